@@ -18,6 +18,8 @@ from typing import Any
 
 import msgspec
 
+from ludus.metrics import replace_file
+
 from .columns import STATIC
 from .run import RunReader
 from .store import BETWEEN, EQUAL
@@ -75,6 +77,11 @@ def embedded(value: object) -> str:
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
+def _size(value: object) -> int:
+    """Return the bytes that a value takes in a page."""
+    return len(embedded(value).encode())
+
+
 def live_page(prefix: str) -> str:
     """Return the page of the server, whose script and style are files beside the page."""
     head = (
@@ -118,8 +125,8 @@ def page_of(readers: Sequence[RunReader], head: PageHead, *, limit: int = LIMIT)
     runs = Runs(readers)
     data = _views(runs)
     left_out: list[str] = []
-    frame = len(script()) + len(style()) + 2000
-    room = limit - frame - len(embedded(data))
+    frame = len(script().encode()) + len(style().encode()) + 2000
+    room = limit - frame - _size([data, head.title, head.lead, dict(head.facts)])
     for reader in readers:
         room = _fill(runs, reader, head, data["runs"][reader.name], room, left_out)
     boot = {
@@ -159,7 +166,7 @@ def write_report(
     reader = RunReader(folder, folder.resolve().name, None)
     page = page_of([reader], PageHead(title=title, lead=lead, facts=facts or {}))
     path = folder / "report.html"
-    path.write_text(page, encoding="utf-8")
+    replace_file(path, page.encode())
     return path
 
 
@@ -207,17 +214,17 @@ def _fill(
         more = view("episodes", runs, {"run": reader.name, "limit": "1000", "offset": str(offset)})
         table["rows"] += more["rows"]
     rows = table["rows"]
-    while rows and len(embedded(rows)) > room // 2:
+    while rows and _size(rows) > room // 2:
         rows = rows[: len(rows) // 2]
     data["episodes"] = {**table, "rows": rows, "total": len(rows)}
-    room -= len(embedded(data["episodes"]))
+    room -= _size(data["episodes"])
     if len(rows) < table["all"]:
         left_out.append(f"{table['all'] - len(rows):,} of {table['all']:,} episodes are left out.")
     wanted = _telling(data["overview"], rows) if not head.most else [row["id"] for row in rows]
     whole = 0
     for number in wanted[: head.most or TELLING]:
         episode = view("episode", runs, {"run": reader.name, "id": str(number)})
-        size = len(embedded(episode)) + 16
+        size = _size(episode) + 16
         if size > room:
             continue
         data["episode"][str(number)] = episode

@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 from ..guest.run.request import PROVE, PROVE_PYTEST, SERVE, Request
-from ..local.runs import RunOutcome, SlotLost
+from ..local.runs import RunOutcome, SlotLost, refusal
 from ..local.slot_sandbox import SlotSandbox
 from ..local.slots import Slot
 from ..protocol import MIB, ExecutionStatus, Limits
@@ -91,11 +91,17 @@ async def grade_calls(
 async def twice(run: Callable[[], Awaitable[T]]) -> T:
     """Return what `run` returns, which is tried again once if the sandbox, and not what runs in it,
     fails.
+
+    Raises:
+        SlotLost: the sandbox failed twice, or no descriptor is left.
     """
     try:
         return await run()
-    except SlotLost:
-        return await run()
+    except (SlotLost, OSError):
+        try:
+            return await run()
+        except OSError as error:
+            raise SlotLost(refusal("a grading cannot begin", error)) from error
 
 
 class _Grading:
@@ -119,7 +125,7 @@ class _Grading:
         """
         our_end, far = socket.socketpair()
         try:
-            with os.fdopen(os.memfd_create("report"), "rb") as report, our_end, far:
+            with our_end, far, os.fdopen(os.memfd_create("report"), "rb") as report:
                 async with GradingRunners.of(self._sandbox).take() as test_runner:
                     has_begun = await test_runner.begin(self._job, far.fileno(), report.fileno())
                     far.close()  # so that our end notices when the tests close theirs
@@ -152,13 +158,13 @@ class _Grading:
             memory_bytes=max(limits.memory_bytes, 1024 * MIB),
         )
         our_end, far = socket.socketpair()
-        with os.fdopen(os.memfd_create("report"), "rb") as report, our_end, far:
+        with our_end, far, os.fdopen(os.memfd_create("report"), "rb") as report:
             async with (
                 self._sandbox.pool(self._kind).take(2) as (solver, tester),
                 self._serving(solver, our_end.detach()) as serving,
             ):
                 request = Request(mode=mode, options=self._job)
-                lines = [("peer", far.detach()), ("report", os.dup(report.fileno()))]
+                lines = [("report", os.dup(report.fileno())), ("peer", far.detach())]
                 proved = await tester.run(request, patient, peers=lines)
             if proved.status is ExecutionStatus.INFRA_ERROR:
                 raise SlotLost(proved.detail)

@@ -8,6 +8,7 @@ programs fit a pipe's buffer.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 import time
@@ -57,6 +58,17 @@ _MEMORY_ERRORS = (
 
 class SlotLost(Exception):
     """The slot ended or could not start: a fault of the sandbox and never of the program."""
+
+
+def refusal(problem: str, error: OSError) -> str:
+    """Say why the system refuses what a slot needs, and what to do if it is another open file.
+
+    >>> refusal("the slot cannot be made", OSError(28, "No space left on device"))
+    'the slot cannot be made: [Errno 28] No space left on device'
+    """
+    full = error.errno in (errno.EMFILE, errno.ENFILE)
+    remedy = "; raise the limit of open files (ulimit -n), or run fewer at once" if full else ""
+    return f"{problem}: {error}{remedy}"
 
 
 @dataclass(slots=True)

@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Protocol, TypeVar
 
+from .runs import refusal
 from .slots import Slot, SlotLost
 
 
@@ -177,7 +178,7 @@ class SlotPool:
         except BaseException as error:
             self._numbers.add(number)  # a lost number would make the pool smaller for good
             if isinstance(error, OSError):  # such as a full disk, or too many control groups
-                raise SlotLost(f"the slot cannot be made: {error}") from error
+                raise SlotLost(refusal("the slot cannot be made", error)) from error
             raise
         self._of[slot] = number
         return slot

@@ -42,6 +42,7 @@ from ..protocol import (
 )
 from .control_groups import ControlGroup, ControlGroups
 from .mounts import certificate_places, package_folders, readable_places, shown_place
+from .runs import refusal
 from .slot_pool import Companions, SlotPool, default_size
 from .slots import Slot, SlotLost
 from .user_ids import first_user_id, user_ids
@@ -315,6 +316,8 @@ class SlotSandbox(Sandbox):
                 return outcome.as_execution(self._tier, waited, *fetched)
             except SlotLost as error:
                 problem = str(error)
+            except OSError as error:
+                problem = refusal("the line to the network cannot be opened", error)
         return Execution(status=ExecutionStatus.INFRA_ERROR, detail=problem, tier=self._tier)
 
     @asynccontextmanager

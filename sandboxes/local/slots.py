@@ -18,7 +18,7 @@ from ..guest.run.slot import ORDER, READY
 from ..protocol import Limits
 from . import process_tree
 from .control_groups import ControlGroup
-from .runs import KILL_TIMEOUT_S, Run, RunOutcome, SlotLost
+from .runs import KILL_TIMEOUT_S, Run, RunOutcome, SlotLost, refusal
 from .supervisor import Supervisor, pair, spawn
 
 __all__ = ["START_TIMEOUT_S", "RunOutcome", "Slot", "SlotLost"]
@@ -60,7 +60,8 @@ class Slot:
                 answer = await self._loop.sock_recv(self._control, 4096)
         except (OSError, TimeoutError) as error:
             await self.close()
-            raise SlotLost(f"the slot did not start: {error or type(error).__name__}") from error
+            reason = str(error) or type(error).__name__
+            raise SlotLost(f"the slot did not start: {reason}") from error
         if answer != READY:
             await self.close()
             raise SlotLost(
@@ -81,7 +82,7 @@ class Slot:
                 requests, requests_there = map(lines.enter_context, pair())
                 supervisor = spawn(control_there, requests_there)
             except OSError as error:  # such as too many open files, or no process left
-                raise SlotLost(f"the supervisor cannot be started: {error}") from error
+                raise SlotLost(refusal("the supervisor cannot be started", error)) from error
             control_there.close()
             requests_there.close()
             lines.pop_all()
@@ -135,7 +136,7 @@ class Slot:
                 if self.alive:
                     self._lose()
                 if isinstance(error, OSError):
-                    raise SlotLost(f"the slot cannot be reached: {error}") from error
+                    raise SlotLost(refusal("the slot cannot be reached", error)) from error
                 raise
             finally:
                 self._waiter = None

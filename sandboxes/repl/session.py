@@ -29,7 +29,7 @@ from typing import Any, Self
 from ludus.errors import ConfigError, SessionGone, SessionLost
 
 from ..guest.run.message_line import LENGTH
-from ..local.runs import RunOutcome
+from ..local.runs import RunOutcome, SlotLost, refusal
 from ..local.slot_sandbox import SESSION, SlotSandbox
 from ..paths import check_files, check_path
 from ..protocol import MIB, Execution, ExecutionStatus, Limits, Sandbox, Usage
@@ -55,6 +55,33 @@ def _end_of(end: asyncio.Future[RunOutcome]) -> str:
         return f"its slot was lost: {lost}"
     outcome = end.result()
     return f"its process ended: {outcome.status} {outcome.detail}".rstrip()
+
+
+def _open_lines() -> tuple[socket.socket, list[int], list[tuple[str, int]]]:
+    """Open the line to a session and the pipes of its output; return the ends for the driver and
+    the ends for the slot.
+
+    Raises:
+        SlotLost: no descriptor is left.
+    """
+    with ExitStack() as opened:  # closed here if they cannot all be opened
+        try:
+            line, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+            opened.enter_context(line)
+            opened.enter_context(far)
+            pipes = list[tuple[int, int]]()
+            for _ in range(2):
+                pipes.append(os.pipe())
+                for descriptor in pipes[-1]:
+                    opened.callback(os.close, descriptor)
+        except OSError as error:
+            raise SlotLost(refusal("a session cannot be opened", error)) from error
+        opened.pop_all()
+    for _, writer in pipes:
+        # Cells run under another user id and may open /dev/stdout by name, which is this pipe.
+        os.fchmod(writer, 0o622)
+    readers, writers = zip(*pipes, strict=True)
+    return line, list(readers), [("peer", far.detach()), *zip(("out", "err"), writers, strict=True)]
 
 
 class Session:
@@ -97,9 +124,8 @@ class Session:
             idle_ttl_s: ends the session after this many seconds without a call.
 
         Raises:
-            SlotLost: no slot could be started.
+            SlotLost: no slot could be started, or no descriptor is left.
             ConfigError: the sandbox has no slots.
-            OSError: there are no descriptors left.
         """
         if not isinstance(sandbox, SlotSandbox):
             raise ConfigError(
@@ -108,22 +134,7 @@ class Session:
         snapshots = SnapshotClient.of(sandbox)
         async with AsyncExitStack() as held:
             (slot,) = await held.enter_async_context(sandbox.pool(SESSION).take())
-            with ExitStack() as opened:
-                line, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-                opened.enter_context(line)
-                opened.enter_context(far)
-                pipes = list[tuple[int, int]]()
-                for _ in range(2):
-                    pipes.append(os.pipe())
-                    for descriptor in pipes[-1]:
-                        opened.callback(os.close, descriptor)
-                readers, writers = zip(*pipes, strict=True)
-                for writer in writers:
-                    # Cells run under another user id and may open /dev/stdout by name, which is
-                    # this pipe.
-                    os.fchmod(writer, 0o622)
-                opened.pop_all()  # From here on the session and the slot close them.
-            peers = [("peer", far.detach()), ("out", writers[0]), ("err", writers[1])]
+            line, readers, peers = _open_lines()
             tree = ProcessTree(slot, held.pop_all(), sandbox.groups, snapshots)
             return cls(FirstSessionProcess(tree, limits, peers), line, readers, limits, idle_ttl_s)
 

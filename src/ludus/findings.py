@@ -70,8 +70,9 @@ def read_findings(folder: Path) -> list[RunFinding]:
 
 
 def newest(findings: Iterable[RunFinding]) -> dict[str, RunFinding]:
-    """Return the newest change of each finding by name, in the order of opening."""
-    return {finding.name: finding for finding in findings}
+    """Return the newest change of each finding by name, in the order of the newest opening."""
+    changes = {finding.name: finding for finding in findings}
+    return {name: changes[name] for name in sorted(changes, key=lambda name: changes[name].since)}
 
 
 def gravest_first(findings: Iterable[RunFinding]) -> list[RunFinding]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
 from collections.abc import AsyncIterator
 
@@ -72,25 +71,6 @@ async def test_what_a_cell_puts_in_the_way_of_a_file_is_told_and_ends_nothing(
                 await session.write({name: b"data"})
         await session.write({"file": b"data"})
         assert await session.read("file") == b"data"
-
-
-async def test_a_session_that_finds_no_descriptors_leaves_none_open(
-    sandbox: SlotSandbox, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pipes, used = iter([os.pipe]), len(os.listdir("/proc/self/fd"))
-
-    def pipe() -> tuple[int, int]:
-        for make in pipes:
-            return make()
-        raise OSError(errno.EMFILE, "Too many open files")
-
-    with monkeypatch.context() as scarce:
-        scarce.setattr(os, "pipe", pipe)
-        with pytest.raises(OSError, match="Too many open files"):
-            await Session.open(sandbox)
-    assert len(os.listdir("/proc/self/fd")) == used
-    async with await Session.open(sandbox) as session:
-        assert (await session.run("6 * 7")).stdout == "42\n"
 
 
 async def test_a_late_cell_is_interrupted_and_the_session_lives_on(sandbox: SlotSandbox) -> None:

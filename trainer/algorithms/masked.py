@@ -66,7 +66,8 @@ def whiten(
         floor: "add" (verl) or "clamp" (OpenRLHF).
 
     Returns:
-        [B, T], 0 in untrained slots. It uses the tokens it is given: whiten the whole batch before
+        [B, T], 0 in untrained slots, and everywhere where all values are equal; not finite where a
+        trained value is not. It uses the tokens it is given: whiten the whole batch before
         splitting it.
 
     Source: verl `masked_whiten`, OpenRLHF's normalisation.
@@ -76,12 +77,13 @@ def whiten(
     tensor([[ 0.5774,  0.5774],
             [-1.1547,  0.0000]], dtype=torch.float64)
     """
-    count = mask.sum()
+    trained = values[mask.bool()]
+    # The mean of equal values may be a rounding away from them, and a division by that spread would
+    # make advantages of it.
+    if bool((trained == trained[:1]).all()):
+        return torch.zeros_like(values)
     centred = blank(values - masked_mean(values, mask), mask)
-    variance = centred.square().sum() / (count - ddof).clamp(min=1)
-    # `safe` may be 0 where eps is 0 and all values are equal. The outer `where` discards that case,
-    # and the inner one keeps its infinity out of the gradient.
-    safe = variance + eps if floor == "add" else variance.clamp(min=eps)
-    return torch.where(
-        variance > 0, centred * torch.where(safe > 0, safe, 1.0).rsqrt(), torch.zeros_like(centred)
-    )
+    variance = centred.square().sum() / (mask.sum() - ddof).clamp(min=1)
+    scale = variance + eps if floor == "add" else variance.clamp(min=eps)
+    # Squares of tiny values may add up to 0. What is not finite stays so, and is refused.
+    return centred * torch.where(scale == 0, 1.0, scale).rsqrt()

@@ -73,10 +73,17 @@ class StepBound:
         batch: the rows of the step.
         rows: [R] int, the rows that are trained.
         most: the largest divergence in nats per token; 0 bounds nothing and measures nothing.
+        before: [B, T], the log-probabilities of the policy before the step; None scores the rows
+            that are probed.
     """
 
     def __init__(
-        self, score: Callable[[Batch], Tensor], batch: Batch, rows: Tensor, most: float
+        self,
+        score: Callable[[Batch], Tensor],
+        batch: Batch,
+        rows: Tensor,
+        most: float,
+        before: Tensor | None = None,
     ) -> None:
         self.score = score
         self.most = most
@@ -89,9 +96,9 @@ class StepBound:
             tokens = batch.mask[rows].sum(1)
             trained = rows[tokens > 0]
             evenly = min(float(tokens.sum()) / PROBED_TOKENS, len(trained) / PROBED_ROWS)
-            self._probe = batch.take(trained[:: max(1, int(evenly))])
-            known = self._probe.inputs.old_logp
-            self._before = score(self._probe) if known is None else known
+            probed = trained[:: max(1, int(evenly))]
+            self._probe = batch.take(probed)
+            self._before = score(self._probe) if before is None else before[probed]
 
     def hold(self, scale_back: ScaleBack) -> None:
         """Scale the update that was just made back until the policy is within the bound."""

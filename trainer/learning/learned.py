@@ -77,7 +77,11 @@ def seen_rows(batch: Batch, predicted: Predicted, watched: Collection[int]) -> l
 
 
 def learned_episodes(
-    experience: Experience, trained: Batch, watched: Collection[int], seen: Sequence[SeenRow]
+    experience: Experience,
+    trained: Batch,
+    watched: Collection[int],
+    seen: Sequence[SeenRow],
+    old_logp: Tensor | None = None,
 ) -> list[LearnedEpisode]:
     """Return the learner's numbers of the watched rollouts, an item for each episode.
 
@@ -86,6 +90,7 @@ def learned_episodes(
         trained: its rows with their credit.
         watched: numbers of trajectories of the experience.
         seen: the rows that were read in the first update; those of other ranks are missing.
+        old_logp: [B, T], the learner's log-probabilities before its first update, where known.
     """
     read = {(row.rollout, tuple(row.ids)): row for row in seen}
     windows: dict[int, list[LearnedWindow]] = {}
@@ -104,8 +109,7 @@ def learned_episodes(
                     role,
                     place,
                     _of(trained.inputs.advantages, experience.batch.mask, row),
-                    _of(trained.inputs.old_logp, experience.batch.mask, row)
-                    or (known.logp if known else []),
+                    _of(old_logp, experience.batch.mask, row) or (known.logp if known else []),
                     known.entropy if known else [],
                 )
             )

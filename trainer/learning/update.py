@@ -273,24 +273,31 @@ class Updater:
             for number, episode in enumerate(experience.episodes)
             if episode.ordinal in self.watched
         )
-        metrics |= self._updated(experience, credited, loss, generator)
-        self.learned = learned_episodes(experience, credited.batch, loss.watched, loss.seen)
+        # The learner's own, also where the ratio of the recipe is to the sampler.
+        before = known.old_logp
+        metrics |= self._updated(experience, credited, loss, generator, before)
+        self.learned = learned_episodes(experience, credited.batch, loss.watched, loss.seen, before)
         movement = movement_numbers(self.learner.gathered(loss.moves))
         for copy in self.moving:
             copy.after_step()
         # The gap of the old policy's scores, if `metrics` has it, takes precedence.
         metrics = mean_gap(self.learner.gathered(loss.gaps)) | metrics
-        return metrics | movement | self._remember(experience, credited, drift)
+        return metrics | movement | self._remember(experience, credited, drift, before)
 
     def _updated(
-        self, experience: Experience, credited: Credited, loss: PassLoss, generator: torch.Generator
+        self,
+        experience: Experience,
+        credited: Credited,
+        loss: PassLoss,
+        generator: torch.Generator,
+        before: Tensor | None,
     ) -> dict[str, float]:
         """Make the updates of a step; return the metrics."""
         idle = idle_rows(credited, self.algorithm, bonus=self.entropy.applied)
         first, update_metrics = self.learner.updates, list[dict[str, float]]()
         shares = rows_of_updates(credited.batch, self.updates, generator)
         bound = StepBound(
-            self.learner.score, credited.batch, torch.arange(len(idle))[~idle], self.max_kl
+            self.learner.score, credited.batch, torch.arange(len(idle))[~idle], self.max_kl, before
         )
         stopped = 0
         for number, rows in enumerate(shares):
@@ -349,13 +356,16 @@ class Updater:
         return f"mend {name} (algorithm.loss), or lower trainer.lr" if is_own else ""
 
     def _remember(
-        self, experience: Experience, credited: Credited, drift: Tensor | None
+        self,
+        experience: Experience,
+        credited: Credited,
+        drift: Tensor | None,
+        old_logp: Tensor | None,
     ) -> dict[str, float]:
         """Tell the tracker the result of each task, with the old policy's log-probabilities."""
         if self.tracker is None or drift is None:
             return {}
-        old_logp = need(credited.batch.inputs.old_logp, "old_logp", "sampling.tracker")
-        responses = responses_of(experience, old_logp)
+        responses = responses_of(experience, need(old_logp, "old_logp", "sampling.tracker"))
         before = self.tracker.rates(experience.tasks)
         self.tracker.remember(experience.tasks, credited.shaped, drift, responses)
         return {"tracked_rate": float(before.mean()), "tracked_drift": float(drift.mean())}

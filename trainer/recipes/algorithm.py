@@ -251,9 +251,9 @@ class Algorithm:
             generator: as for `correct`.
             weigh: as for `correct`.
         """
-        rollouts = need(known.rollouts, "rollouts", Place.ADVANTAGE)
-        mask = need(known.mask, "mask", Place.ADVANTAGE)
-        groups = need(known.groups, "groups", Place.ADVANTAGE)
+        known, where = _with_correct(known), Place.ADVANTAGE
+        rollouts, mask = need(known.rollouts, "rollouts", where), need(known.mask, "mask", where)
+        groups = need(known.groups, "groups", where)
         shaped = self.shape(known)
         kept = self.keep(Inputs(rewards=shaped, groups=groups), raw=known.rewards)
         if "weights" in self.advantage_fn.optional:
@@ -287,6 +287,7 @@ class Algorithm:
             proxy_logp=known.proxy_logp,
             groups=groups[rollouts],
             rewards=shaped[rollouts],
+            correct=None if known.correct is None else known.correct[rollouts],
             rollouts=rollouts,
             rollout_tokens=owners.tokens,
             rollout_rows=owners.rows,

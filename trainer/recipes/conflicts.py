@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
+import inspect
+import math
 from collections.abc import Callable, Iterator
+
+import msgspec
 
 from ludus.errors import ConfigError
 
+from .. import algorithms
+from .calls import Bound
 from .recipe import Recipe
 
 SEQUENCE_LOSSES = frozenset({"gspo_loss", "gmpo_loss", "luspo_loss"})
 """Losses with one ratio per sequence. A mean over tokens would weight sequences by length."""
-CORRECTED_LOSSES = frozenset({"decoupled_ppo_loss", "minirl_loss"})
-"""Losses that already weight tokens by the sampler's probabilities."""
+
+
+def _compares(name: str) -> bool:
+    """Whether a function has nothing but the other rollouts of a task to compare a rollout with."""
+    parameters = inspect.signature(getattr(algorithms, name)).parameters
+    return "groups" in parameters and "anchors" not in parameters
+
+
 GROUP_ESTIMATORS = frozenset(
-    {
-        "grpo_advantages",
-        "dr_grpo_advantages",
-        "rloo_advantages",
-        "lite_ppo_advantages",
-        "opo_advantages",
-        "gpg_advantages",
-        "pass_at_k_advantages",
-        "supo_advantages",
-        "otb_advantages",
-        "hapo_advantages",
-        "reinforce_pp_baseline_advantages",
-    }
+    name for name in algorithms.__all__ if name.endswith("_advantages") and _compares(name)
 )
 """Estimators that compare the rollouts of one task."""
 WHITENED = frozenset(
@@ -40,12 +40,6 @@ BOOTSTRAPPED = frozenset({"gae_advantages"})
 """Estimators that take the value of the state after truncation."""
 TRACKED = "single_stream_spo_advantages"
 """The estimator that reads success rates tracked per task."""
-WITHOUT_AGG = frozenset({"pacs_loss", "drpo_loss"})
-"""Losses that average over rows and take no token aggregation."""
-
-WITHOUT_OLD = frozenset({"reinforce_loss", "drpo_loss"})
-"""Losses that read no old policy."""
-
 TERMS = {
     "kl_loss": "[algorithm.kl]",
     "entropy_loss": "[algorithm.entropy]",
@@ -70,17 +64,40 @@ TREES = frozenset({"tree", "vine", "uncertain", "expand"})
 ON_TREES = frozenset({"token_mean", "fixed_length"})
 """Aggregations that mean the same where a rollout's row holds the nodes that it owns alone."""
 Rule = Callable[[Recipe], Iterator[str]]
+LossRule = Callable[[Recipe, Bound], Iterator[str]]
 
 
-def refuse_conflicts(recipe: Recipe) -> None:
-    """Refuse a recipe whose settings contradict each other.
+def refuse_conflicts(recipe: Recipe, loss: Bound) -> None:
+    """Refuse a recipe whose settings contradict each other, or what its loss takes.
+
+    Args:
+        recipe: the recipe.
+        loss: its loss, of the library or of the user.
 
     Raises:
         ConfigError: with every reason found.
     """
     reasons = [reason for rule in RULES for reason in rule(recipe)]
+    reasons += [reason for rule in LOSS_RULES for reason in rule(recipe, loss)]
     if reasons:
         raise ConfigError(f"recipe {recipe.name!r}: " + "; ".join(reasons))
+
+
+def _numbers(recipe: Recipe) -> Iterator[str]:
+    """Yield the numbers that are not finite; those of options are their functions' to refuse."""
+
+    def broken(place: object, path: str) -> Iterator[str]:
+        if isinstance(place, dict):
+            for name, value in place.items():
+                if not name.endswith("options") and name != "schedules":
+                    yield from broken(value, f"{path}.{name}" if path else name)
+        elif isinstance(place, (list, tuple)):
+            for number, value in enumerate(place):
+                yield from broken(value, f"{path}.{number}")
+        elif isinstance(place, float) and not math.isfinite(place):
+            yield f"{path} must be finite, got {place}"
+
+    yield from broken(msgspec.to_builtins(recipe), "")
 
 
 def _groups(recipe: Recipe) -> Iterator[str]:
@@ -95,8 +112,6 @@ def _groups(recipe: Recipe) -> Iterator[str]:
         )
     if size == 1 and recipe.sampling.filter:
         yield f"sampling.filter = {recipe.sampling.filter!r} compares rollouts; group_size is 1"
-    if size == 1 and recipe.algorithm.loss in WITHOUT_AGG:
-        yield f"{recipe.algorithm.loss} compares rollouts of one task; sampling.group_size is 1"
     if size > 1 and advantage == TRACKED:
         yield (
             "single-stream SPO has one rollout per task and a tracker; set sampling.group_size = 1"
@@ -196,32 +211,54 @@ def _aggregation(recipe: Recipe) -> Iterator[str]:
         )
     if settings.agg == "fixed_length" and "length" not in settings.agg_options:
         yield "agg = 'fixed_length' needs agg_options.length, in tokens or 'max_tokens'"
-    if settings.loss in WITHOUT_AGG and settings.agg:
-        yield f"{settings.loss} is a mean over rollouts; it takes no agg"
-    if settings.loss in WITHOUT_AGG and (settings.kl.place == "loss" or settings.entropy.counts):
+
+
+def _taken_by_loss(recipe: Recipe, loss: Bound) -> Iterator[str]:
+    """Yield settings that the loss has no parameter for, and would leave out without a word."""
+    settings, corrections = recipe.algorithm, recipe.algorithm.corrections
+    if recipe.sampling.group_size == 1 and "groups" in loss.required:
+        yield f"{loss.name} compares rollouts of one task; sampling.group_size is 1"
+    if not loss.aggregates and settings.agg:
         yield (
-            f"{settings.loss} counts rollouts, so a KL or entropy term per token cannot share its "
+            f"algorithm.agg = {settings.agg!r} would have no effect: {loss.name} has no parameter "
+            'agg; set agg = "", or give the loss that parameter (docs/algorithms.md)'
+        )
+    if not loss.aggregates and (settings.kl.place == "loss" or settings.entropy.counts):
+        yield (
+            f"{loss.name} has no parameter agg, so a KL or entropy term per token cannot share its "
             "denominator"
         )
+    if "weights" in (*loss.required, *loss.optional):
+        return
+    if corrections.weights:
+        yield (
+            f"corrections.weights = {corrections.weights!r} would have no effect: {loss.name} has "
+            "no parameter weights; leave them out, or take another loss"
+        )
+    elif corrections.filters and corrections.denominator != "remaining":
+        yield (
+            f"corrections.filters would have no effect: {loss.name} has no parameter weights, by "
+            'which tokens leave the sum alone; set corrections.denominator = "remaining"'
+        )
 
 
-def _ratios(recipe: Recipe) -> Iterator[str]:
-    settings = recipe.algorithm
+def _ratios(recipe: Recipe, loss: Bound) -> Iterator[str]:
+    settings, weights = recipe.algorithm, recipe.algorithm.corrections.weights
+    corrected = "sampler_logp" in loss.required
+    if corrected and weights:
+        yield (
+            f"{loss.name} already weighs by the sampler's probabilities; corrections.weights = "
+            f"{weights!r} would count them twice"
+        )
     if settings.ratio_to == "learner":
         return
-    if settings.loss in CORRECTED_LOSSES or settings.corrections.weights:
-        named = settings.corrections.weights or settings.loss
+    if corrected or weights:
         yield (
-            f"ratio_to = 'sampler' corrects for the engine's probabilities, and so does {named}: "
-            "they would count twice"
+            "ratio_to = 'sampler' corrects for the engine's probabilities, and so does "
+            f"{weights or loss.name}: they would count twice"
         )
-    if settings.loss in WITHOUT_OLD:
-        yield f"ratio_to = 'sampler' changes nothing: {settings.loss} has no ratio"
-    if recipe.sampling.tracker is not None:
-        yield (
-            "ratio_to = 'sampler' with [sampling.tracker]: how far the policy has moved is "
-            "measured on the learner's own log-probabilities"
-        )
+    elif "old_logp" not in (*loss.required, *loss.optional):
+        yield f"ratio_to = 'sampler' changes nothing: {loss.name} has no ratio"
 
 
 def _losses(recipe: Recipe) -> Iterator[str]:
@@ -239,8 +276,19 @@ def _losses(recipe: Recipe) -> Iterator[str]:
 
 def _credit(recipe: Recipe) -> Iterator[str]:
     settings = recipe.algorithm
+    if not 0 < settings.proxy_ratio < 1:
+        yield (
+            "algorithm.proxy_ratio is a share of the likeliest token, above 0 and below 1, got "
+            f"{settings.proxy_ratio}"
+        )
     if settings.advantage in WITH_VALUES and settings.value is None:
         yield f"{settings.advantage} needs a value head: add [algorithm.value]"
+    head = settings.value
+    if head is not None and (head.coefficient <= 0 or head.value_clip < 0):
+        yield (
+            "algorithm.value: coefficient must be positive and value_clip not negative, got "
+            f"{head.coefficient} and {head.value_clip}"
+        )
     if settings.value is not None and settings.advantage not in WITH_VALUES:
         yield f"[algorithm.value] trains a value head that {settings.advantage} never reads"
     if settings.whiten and settings.advantage in WHITENED:
@@ -288,13 +336,8 @@ def _entropy(recipe: Recipe) -> Iterator[str]:
         )
 
 
-def _corrections(recipe: Recipe) -> Iterator[str]:
+def _overlong(recipe: Recipe) -> Iterator[str]:
     settings = recipe.algorithm
-    if settings.loss in CORRECTED_LOSSES and settings.corrections.weights:
-        yield (
-            f"{settings.loss} already weighs by the sampler's probabilities; corrections.weights = "
-            f"{settings.corrections.weights!r} would count them twice"
-        )
     if settings.overlong.in_loss and not settings.overlong.in_statistics:
         yield (
             "overlong.in_statistics = false with in_loss = true: what is trained needs an "
@@ -303,16 +346,17 @@ def _corrections(recipe: Recipe) -> Iterator[str]:
 
 
 RULES: tuple[Rule, ...] = (
+    _numbers,
     _groups,
     _sampling_and_updates,
     _trees,
     _tracking,
     _aggregation,
     _losses,
-    _ratios,
     _credit,
     _divergence,
     _entropy,
-    _corrections,
+    _overlong,
 )
+LOSS_RULES: tuple[LossRule, ...] = (_taken_by_loss, _ratios)
 """All rules; each yields the reasons for refusing a recipe."""

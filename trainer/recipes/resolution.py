@@ -12,11 +12,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from ludus.errors import ConfigError
-
 from .algorithm import Algorithm
 from .calls import bind, default_agg, defaults
-from .conflicts import CORRECTED_LOSSES, refuse_conflicts
+from .conflicts import refuse_conflicts
 from .recipe import Recipe, UpdateSettings
 
 
@@ -37,12 +35,7 @@ def resolve(recipe: Recipe, *, max_tokens: int | None = None) -> Algorithm:
     settings, sampling = recipe.algorithm, recipe.sampling
     find = partial(bind, max_tokens=max_tokens)
     loss = find(settings.loss, "_loss", settings.loss_options, where="algorithm.loss")
-    refuse_conflicts(recipe)
-    if settings.agg and not loss.aggregates:
-        raise ConfigError(
-            f"algorithm.agg = {settings.agg!r} would have no effect: {settings.loss} has no "
-            'parameter agg; set agg = "", or give the loss that parameter (docs/algorithms.md)'
-        )
+    refuse_conflicts(recipe, loss)
     agg = None
     if loss.aggregates:
         name, agg_options = settings.agg or default_agg(loss.function), dict(settings.agg_options)
@@ -176,7 +169,7 @@ def _own(algorithm: Algorithm) -> str:
     settings, loss = algorithm.recipe.algorithm, algorithm.loss_fn
     if settings.corrections.weights:
         return settings.corrections.weights
-    if loss.name in CORRECTED_LOSSES or "sampler_logp" in loss.required:
+    if "sampler_logp" in loss.required:
         return loss.name
     return 'ratio_to = "sampler"' if settings.ratio_to == "sampler" else ""
 

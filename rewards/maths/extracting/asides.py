@@ -514,7 +514,9 @@ def _without_paragraph(body: str) -> int:
     value.
     """
     end = len(body.rstrip())
-    asked = _REASON_ASKED.search(body, max(0, end - MAX_REASON), end)
+    said = body[max(0, end - MAX_REASON) : end]
+    asks = "?" in said or not said.isascii()
+    asked = _REASON_ASKED.search(body, end - len(said), end) if asks else None
     start = asked.start() if asked else body.rfind("\n\n", max(0, end - MAX_PARAGRAPH), end)
     paragraph = lowered(body[start:end]).lstrip() if start > 0 else ""
     opening, *rest = _SENTENCES.split(paragraph.lstrip("*_#>- ¿¡"))

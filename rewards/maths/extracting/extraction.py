@@ -133,8 +133,10 @@ def _this_turn(body: str) -> str:
     """Return the text up to the end of the model's own turn, and to the next question that it makes
     up once it has answered.
     """
-    if (answered := _ANSWERED.search(body)) and (
-        another := _NEXT_QUESTION.search(body, answered.end())
+    if (
+        _NEXT_QUESTION.search(body)
+        and (answered := _ANSWERED.search(body))
+        and (another := _NEXT_QUESTION.search(body, answered.end()))
     ):
         body = body[: another.start()]
     for mark in _TURN_ENDS if "<" in body else ():

@@ -71,7 +71,7 @@ def surface(body: str) -> str:
         body = _EXCLAIMED.sub(_punctuated, body)
     if "~~" in body:
         body = _STRUCK.sub(_blank, body)
-    if "≠" in body or "\\ne" in body or _EXCLUDES.search(body):
+    if "≠" in body or "\\ne" in body or any(word in body for word in _EXCLUDING):
         body = _PUNCTURED.sub(_punctured, body)
     body = in_signs(body)
     if "[[" in body:
@@ -101,6 +101,7 @@ _GATES = {
     "XOR": "⊕",
 }
 _GATE = re.compile(rf"\b(?:{'|'.join(_GATES)})\b")
+_BINARY = tuple(f" {gate} " for gate, sign in _GATES.items() if sign != "¬")
 _OPERAND = r"(?:\(|(?:NOT|NICHT|NON|НЕ) ){0,5}+[A-Za-z]['′]?(?!\w)\){0,5}"
 _GATED = re.compile(rf"(?<![\w'’]){_OPERAND}(?: (?:X?OR|ODER|OU|ИЛИ|AND|UND|ET|И) {_OPERAND})+")
 """A formula of logic in words, of which `NOT A` alone may be an option that is denied."""
@@ -108,16 +109,21 @@ _GATED = re.compile(rf"(?<![\w'’]){_OPERAND}(?: (?:X?OR|ODER|OU|ИЛИ|AND|UND
 
 def in_signs(text: str) -> str:
     """Return a text with formulas of logic in signs, at the same length."""
+    if not any(gate in text for gate in _BINARY):
+        return text
     return _GATED.sub(
         lambda said: _GATE.sub(lambda word: _GATES[word[0]].ljust(len(word[0])), said[0]), text
     )
 
 
-_EXCEPT = (
-    r"(?:\b(?:ex(?:cept|cluding|cepté|cepto|ceto)|other than|apart from|außer|ohne|sauf|salvo"
-    r"|tranne|eccetto|кроме)\b|除了|除去)(?: (?:for|at|when|für|bei|en|em|pour|para|per|точки))?"
+_EXCLUDING = (
+    *("except", "excluding", "excepté", "excepto", "exceto", "other than", "apart from", "außer"),
+    *("ohne", "sauf", "salvo", "tranne", "eccetto", "кроме", "除了", "除去"),
 )
-_EXCLUDES = re.compile(_EXCEPT)
+_EXCEPT = (
+    rf"(?:\b(?:{'|'.join(_EXCLUDING[:-2])})\b|除了|除去)"
+    r"(?: (?:for|at|when|für|bei|en|em|pour|para|per|точки))?"
+)
 _WITH = (
     r"with|and|where|but|mit|und|aber|wobei|avec|et|où|mais|con|y|donde|pero|com|e|mas|onde|dove|ma"
     r"|при|и|где|но|并且|且|其中|但|ただし|かつ|で|단|그리고"
@@ -245,12 +251,16 @@ def with_dollars(text: str) -> str:
     return text.replace("\\(", " $").replace("\\)", "$ ")
 
 
-_AMOUNT = re.compile(r"(?<=\d)[ \xa0]?\$(?=[\s.,;:!?)*}]|\Z)")
+# Both patterns begin with a literal, to which `re` skips fast.
+_AMOUNT = re.compile(r"\$(?:(?<=\d\$)|(?<=\d[ \xa0]\$))(?=[\s.,;:!?)*}]|\Z)")
 """The sign of dollars behind an amount, as no formula ends where none has begun."""
 _IN_PAIRS = re.compile(
     r"(?s)(?:[^$\\]|\\.|\$\$[^$]+\$\$|\$(?:(?!\\[()]|[A-Za-z]{3,} [a-z]{2,})[^$\n])+\$(?!\d))*+\Z"
 )
-_ESCAPED = re.compile(r"(?:\\|left|right|[bB]igg?[lrm]?)\\[()]")
+_ESCAPED = re.compile(
+    r"\\[()](?:(?<=\\..)|(?<=left..)|(?<=right..)|(?<=[bB]ig..)|(?<=[bB]igg..)"
+    r"|(?<=[bB]ig[lrm]..)|(?<=[bB]igg[lrm]..))"
+)
 
 
 def lowered(text: str) -> str:

@@ -28,6 +28,7 @@ DETAIL_LETTERS = 300
 
 _EXAMINED = re.compile(
     r"class |with |match |except |async def |\]\s*[-+*/%@&|^]*=(?!=)|\bdel\b|\bis (?:not )?\w+\("
+    r"|\babs\(|(?m:\breturn\s*$)|\bif\b.*\bNone\b"
 )
 """What shows that the tests may use the solution in ways that cannot be judged: statements, an
 assignment to an item or a deletion, and an `is` with what a call gives."""
@@ -111,9 +112,11 @@ class TestHarness(TestsLine):
             self._loaded, self._given = scopes.global_names(tuple(job.tests))
             # A name that is bound and never read, such as METADATA, is no class.
             classes = words - BUILTINS - (self._given - self._loaded)
+            taken = words if job.module in words else self._loaded - self._given
             if (
                 not any(word[:1].isupper() for word in classes)
                 and words.isdisjoint(WORDS)
+                and taken.isdisjoint(HELPERS)
                 and not any(map(_EXAMINED.search, job.tests))
             ):
                 return
@@ -167,7 +170,7 @@ class TestHarness(TestsLine):
         if suspects := wanted & {*HELPERS, *MODULE_NAMES, *re.findall(r"\w+", taken)}:
             modules = dict.fromkeys(suspects & self.interface.libraries, "")
             for name, module in (modules | self.interface.standard).items():
-                self._import(name, module)
+                self.import_name(name, module)
         if self._absent:
             raise BrokenTests(scopes.not_installed(sorted(set(self._absent.values()))))
         try:
@@ -197,7 +200,7 @@ class TestHarness(TestsLine):
                 # may excuse none. Without marks, proxies refuse every use.
                 return tests
 
-    def _import(self, name: str, module: str = "") -> None:
+    def import_name(self, name: str, module: str = "") -> None:
         """Bind a name to what `module` has under that name, or to the module of that name."""
         try:
             if module:
@@ -248,7 +251,7 @@ class TestHarness(TestsLine):
         category, *detail = kind
         if category == "module":
             if str(detail[0]).partition(".")[0] in sys.stdlib_module_names:
-                self._import(name)
+                self.import_name(name)
         elif category == "exception" and self.interface.makes(name):
             self._name_callable(name, str(detail[2]), "misplaced")
         elif category == "exception" and len(detail) == 3:
@@ -279,7 +282,7 @@ class TestHarness(TestsLine):
         """
         names -= self.names.keys()
         for name, module in self.interface.standard.items():
-            self._import(name, module)
+            self.import_name(name, module)
         self.resolve(sorted(names))
         own = self._of_solution.keys() | self._data.keys()
         return sorted((names & own) | (self.interface.standard.keys() & self.names.keys()))
@@ -362,10 +365,12 @@ class SolutionModule(ModuleType):
             return harness.exported({*harness.interface.names})
         if name.startswith("__"):
             raise AttributeError(name)
-        if name in harness.names and name in harness.interface.standard:
+        interface = harness.interface
+        if name in interface.libraries or name in interface.standard:
+            harness.import_name(name, interface.standard.get(name, ""))
             return harness.names[name]
         try:
-            # What the tests import or read from the module is the solution's, whatever its name.
+            # What else the tests import or read from the module is the solution's.
             return harness.of_solution(name)
         except KeyError:
             raise AttributeError(f"the solution has no {name!r}") from None

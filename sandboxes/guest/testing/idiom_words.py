@@ -101,6 +101,7 @@ _EXAMINED = """
     redirect_stdout redirect_stderr capsys capfd capsysbinary stdout stderr stdin input print seed
     setstate patch monkeypatch random time builtins Path pathlib dataclasses pd DataFrame Series
     Mock MagicMock AsyncMock exception value issubclass
+    skip skipTest SkipTest xfail skipif skipIf skipUnless hasattr callable
 """
 OF_THE_TESTS = (
     *("StringIO", "BytesIO", "Random", "default_rng", "RandomState", "getLogger", "Lock"),

@@ -8,8 +8,8 @@ for anything.
 from __future__ import annotations
 
 import ast
-from collections.abc import Container
-from functools import lru_cache
+from collections.abc import Container, Iterable, Sequence
+from functools import lru_cache, partial
 from itertools import product
 
 from .idiom_words import FILES, OF_THE_TESTS, REFUSED
@@ -57,7 +57,12 @@ def examine(interface: Interface) -> tuple[str, frozenset[tuple[str, str]]]:
             refused whatever the solution is.
     """
     reader = _Reader(interface)
-    problem = next(filter(None, [reader.problem(node) for node in interface.nodes]), "")
+    nodes = interface.nodes
+    problem = next(filter(None, [reader.problem(node) for node in nodes]), "")
+    if not problem and (word := next(filter(None, map(partial(_evades, interface), nodes)), "")):
+        problem = (
+            f"pass without an assertion by what the solution gives ({word}): assert it instead"
+        )
     if not problem and (name := _kept_argument(interface)):
         problem = f"change or examine {name}, of which an object of the solution has a copy"
     if not (problem or interface.has_reference):
@@ -65,8 +70,47 @@ def examine(interface: Interface) -> tuple[str, frozenset[tuple[str, str]]]:
     return problem, frozenset(reader.shared)
 
 
+_SKIPS = ("skip", "skipTest", "SkipTest", "xfail", "skipif", "skipIf", "skipUnless")
+_ASKS_PRESENCE = frozenset(("hasattr", "callable"))
+
+
+def _evades(interface: Interface, node: ast.AST) -> str:
+    """Return the word by which a node leaves a test, or passes over assertions, depending on what
+    the solution gives; else "".
+    """
+    match node:
+        case ast.Call(func=function, args=given) if (word := last_name(function)) in _SKIPS:
+            return word if any(map(interface.flows, (*given, *interface.deciders(node)))) else ""
+        case ast.If(test=test, body=body, orelse=[]) if interface.flows(test):
+            return "" if interface.in_helper(node) else _passing(test, body)
+    return ""
+
+
+def _passing(test: ast.expr, body: Sequence[ast.stmt]) -> str:
+    """Return the word by which an `if` about the solution's values lets a test pass, or ""."""
+    if isinstance(body[-1], ast.Return) and not body[-1].value and not _asserts(body):
+        return "return"
+    parts = list(ast.walk(test))
+    asked = {last_name(n.func) for n in parts if isinstance(n, ast.Call)}
+    is_none = any(isinstance(n, ast.Constant) and n.value is None for n in parts)
+    return "if" if (is_none or asked & _ASKS_PRESENCE) and _asserts(body) else ""
+
+
+def _asserts(body: Iterable[ast.stmt]) -> bool:
+    """Return whether statements hold an assertion."""
+    nodes = [node for statement in body for node in ast.walk(statement)]
+    called = [last_name(node.func) for node in nodes if isinstance(node, ast.Call)]
+    stated = any(isinstance(node, ast.Assert) for node in nodes)
+    return stated or any(name.startswith("assert") for name in called)
+
+
 def _doubtful(interface: Interface) -> str:
     """Return why only some right solutions could be judged, or ""."""
+    if names := ", ".join(sorted(interface.unsure)):
+        return (
+            f"use {names}, which may be a library's or the solution's: import it from there, or "
+            "name the entry_point or a reference"
+        )
     if name := _changed_global(interface):
         return f"change the solution's {name}, which may be data"
     if any(map(interface.compares, interface.nodes)):
@@ -217,6 +261,8 @@ class _Reader:
                 last = module.rpartition(".")[2]
                 named = (f"{last}.{alias.name}" for alias in names)
                 return self._refused(f"{module.partition('.')[0]}.", *named)
+            case ast.Compare() if self._interface.is_close(node):
+                return "ask how close objects are by the solution's own `-`"
             case ast.arg(arg=name) | ast.Name(id=name, ctx=ast.Load()):
                 return self._of_name(name)
             case ast.Attribute():

@@ -127,6 +127,8 @@ class Interface:
         self._arguments: dict[tuple[ast.AST, str], list[ast.expr]] = {}
         """Parameter of a function of the tests -> the arguments that calls by name give it."""
         self._values: dict[str, list[ast.expr | None]] = {}
+        self._sources: dict[str, list[ast.AST]] = {}
+        """Variable -> what its values are, or are parts of."""
         self._helpers: dict[str, list[ast.expr | None]] = {}
         self._read_bindings()
         self._assigned = self._assigned_in((prelude, *sources))
@@ -140,7 +142,8 @@ class Interface:
         """Every name of the solution that the tests use."""
         self.has_reference = bool(reference)
         defined, imported = _read_reference(reference)
-        self.standard = self._standard({entry_point, *defined}, imported)
+        own = {entry_point, *defined, *dict(declared)}
+        self.standard, self.unsure = self._standard(own, imported, entry_point)
         self.names -= self.standard.keys()
         self.classes = {name for name, _ in declared}
         self.declared = self.classes | {name for name, kind in defined.items() if kind == "class"}
@@ -160,15 +163,21 @@ class Interface:
         declared_class = entry_point in self.classes or entry_point[:1].isupper()
         self._read_uses("" if declared_class else entry_point, defined)
 
-    def _standard(self, own: set[str], imported: dict[str, str]) -> dict[str, str]:
+    def _standard(
+        self, own: set[str], imported: dict[str, str], entry_point: str
+    ) -> tuple[dict[str, str], set[str]]:
         """Return the helpers that the solution may not supply, since it could judge itself by
-        them. `own`: the entry point and what the reference defines; `imported`: what it imports.
+        them (name -> module), and those of which only a reference could say whose they are.
+
+        Args:
+            own: the entry point, and what the reference and the option `interface` define.
+            imported: what the reference imports.
+            entry_point: the entry point.
         """
-        sure = self.has_reference or not self.names.isdisjoint(own)
         helpers = {
             name: module
-            for name, module in {**(HELPERS if sure else JUDGES), **imported}.items()
-            if name in self.names and name not in own | self.imported
+            for name, module in {**HELPERS, **imported}.items()
+            if name in self.names and name not in own
         }
         for node in self.nodes:
             match node:
@@ -177,7 +186,40 @@ class Interface:
                     is_class = name in helpers and name[0].isupper()
                     if is_class and not _has(helpers[name], name, attribute):
                         del helpers[name]  # a class of the solution of that name
-        return helpers if self.modules or self.names - helpers.keys() else {}
+        asked = {self.free(n) for n in self.nodes if isinstance(n, ast.Attribute)} | self.imported
+        free = helpers.keys() - asked
+        if not (self.modules or self.names - free):
+            free = set()  # The tests use nothing else of the solution.
+        met = {name for each in map(self._meeting, self.nodes) if len(each) > 1 for name in each}
+        settled = self.has_reference or entry_point in self.names
+        standard = {n for n in free if n in JUDGES or (settled and n in met)}
+        standard |= helpers.keys() & imported.keys()
+        unsure = (met & (free | (asked & JUDGES.keys() & helpers.keys()))) - standard
+        return {name: helpers[name] for name in standard}, unsure
+
+    def _meeting(self, node: ast.AST) -> set[str]:
+        """Return the names of the solution that a statement uses together."""
+        if isinstance(node, (ast.With, ast.AsyncWith)):
+            return self.flows(node) - self.modules
+        parts = ast.iter_child_nodes(node) if isinstance(node, ast.stmt) else ()
+        sides = [self.flows(part) for part in parts if isinstance(part, ast.expr)]
+        return set().union(*sides) - self.modules
+
+    def flows(self, node: ast.AST, seen: frozenset[str] = frozenset()) -> set[str]:
+        """Return the names of the solution, and of its module, from which any part of a value may
+        come. `seen`: the variables that led here.
+        """
+        names: set[str] = set()
+        for inner in ast.walk(node):
+            key = variable_of(inner) if isinstance(inner, ast.expr) else ""
+            if name := self.free(inner) or (
+                key if key in self.modules | self._taken.keys() else ""
+            ):
+                names.add(name)
+            elif key and key not in seen:
+                for source in self._sources.get(key, ()):
+                    names |= self.flows(source, seen | {key})
+        return names
 
     # --- what names are bound to ----------------------------------------------
 
@@ -210,6 +252,7 @@ class Interface:
                 returned = [n for n in ast.walk(node) if isinstance(n, (ast.Return, ast.Yield))]
                 given = [part.value for part in returned]
                 self._helpers[name] = given
+                self._sources.setdefault(name, []).extend(filter(None, given))
                 if any("fixture" in ast.dump(mark) for mark in node.decorator_list):
                     self._values.setdefault(name, []).extend(given)
             case ast.Assign(targets=targets, value=value):
@@ -229,12 +272,13 @@ class Interface:
                 | ast.comprehension(target=target, iter=items)
             ):
                 for item in parts_of(items) or (None,):
-                    self._bind(target, item)
+                    self._bind(target, item, items)
             case ast.Call(func=ast.Name(id=name)):
                 # `check(f)` passes the solution's `f` as the parameter `candidate`.
                 for callee in self._functions.get(name, ()):
                     for parameter, argument in zip(callee.args.args, node.args, strict=False):
                         self._arguments.setdefault((callee, parameter.arg), []).append(argument)
+                        self._sources.setdefault(parameter.arg, []).append(argument)
 
     def _read_parameters(
         self, function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
@@ -247,14 +291,18 @@ class Interface:
                 if isinstance(node, ast.Name) and node.id in own:
                     self._parameters[node] = function, node.id  # Inner functions come later.
 
-    def _bind(self, target: ast.expr, value: ast.expr | None) -> None:
+    def _bind(
+        self, target: ast.expr, value: ast.expr | None, whole: ast.expr | None = None
+    ) -> None:
+        """Record what a target is given: `value`, or, if that is None, a part of `whole`."""
         if isinstance(target, (ast.Tuple, ast.List)):
             elements = value.elts if isinstance(value, (ast.Tuple, ast.List)) else []
             same = len(elements) == len(target.elts)
             for number, part in enumerate(target.elts):
-                self._bind(part, elements[number] if same else None)
+                self._bind(part, elements[number] if same else None, value or whole)
         elif key := variable_of(target):
             self._values.setdefault(key, []).append(value)
+            self._sources.setdefault(key, []).extend(filter(None, (value or whole,)))
 
     def free(self, node: ast.AST, depth: int = 4) -> str:
         """Return the solution's name that an expression is; empty for other expressions."""
@@ -277,21 +325,44 @@ class Interface:
         return ""
 
     def _read_libraries(self) -> None:
-        """Find the modules that the tests use without an import."""
-        names = [node for node in self.nodes if isinstance(node, ast.Name)]
-        free = [
-            node
-            for node in names
-            if node.id in _LIBRARIES and not (node.id in self._assigned or node in self._parameters)
+        """Find the modules that the tests use without an import, or as the solution's own."""
+        uses = [
+            (name, self._used_as_module(node))
+            for node in self.nodes
+            if (name := self._module_named(node)) in _LIBRARIES
         ]
-        uses = [(node.id, getattr(self._parents[node], "attr", "")) for node in free]
         self._objects = {
-            name for name, attribute in uses if attribute and not _has(name, attribute)
+            name for name, used in uses if not all(_has(name, each) for each in used or ())
         }
         """Names of modules that stand for an object, since the module has no such attribute."""
-        by_itself = {name for name, attribute in uses if not attribute}
+        by_itself = {name for name, used in uses if used is None}
         self.libraries = {name for name, _ in uses} - self._objects - by_itself
-        """Names that the tests use only as `name.attribute` and that stand for a module."""
+        """Names that the tests use only as a module is used, and that stand for the module."""
+
+    def _module_named(self, node: ast.AST) -> str:
+        """Return a name that no name of the tests hides; empty for other expressions."""
+        match node:
+            case ast.Attribute(value=ast.Name(id=base), attr=name) if base in self.modules:
+                return name
+            case ast.Name(id=name, ctx=ast.Load()) if node not in self._parameters:
+                return "" if name in self._assigned else name
+        return ""
+
+    def _used_as_module(self, node: ast.AST) -> list[str] | None:
+        """Return the attributes that the tests use of a name as they may of a module; None for
+        another use, such as a call.
+        """
+        match self._parents[node]:
+            case ast.Attribute(attr=name):
+                return [name]
+            case ast.Call(func=ast.Name(id=name), args=[first, *more]) if first is node:
+                told = [each.value for each in more if isinstance(each, ast.Constant)]
+                return [str(each) for each in told[:1]] if name in _ACCESSORS else None
+            case ast.Assign(targets=[ast.Name(id=alias)]):
+                uses = [n for n in self.nodes if isinstance(n, ast.Attribute)]
+                names = [n.attr for n in uses if variable_of(n.value) == alias]
+                return names or None
+        return None
 
     def by_scope(self) -> Iterable[Sequence[ast.AST]]:
         """Return the nodes of each function and module of the tests, in the order of their text."""
@@ -559,6 +630,58 @@ class Interface:
                     given = sides_of(node)
                 return any(map(self._means_objects, given))
         return False
+
+    def is_close(self, node: ast.AST) -> bool:
+        """Return whether a node is a comparison like `abs(a - b) < eps`, in which `-` may be that
+        of an object under test.
+        """
+        match node:
+            case ast.Compare(left=left, ops=[operator, *_], comparators=others):
+                return isinstance(operator, _BOUNDS[:4]) and any(
+                    map(self.is_close, [left, *others])
+                )
+            case ast.Call(args=[value]) | ast.UnaryOp(operand=value):
+                return self.is_close(value)
+            case ast.BinOp(left=left, op=ast.Sub(), right=right):
+                return self._may_be_object(left) or self._may_be_object(right)
+        return False
+
+    def _may_be_object(self, node: ast.AST, seen: frozenset[str] = frozenset()) -> bool:
+        """Return whether an expression may be an object that the tests make by the name of a class,
+        whose operators meet plain values. `seen`: the variables that led here.
+        """
+        name = self.origin(node)
+        if name in self.classes and (name[:1].isupper() or name in self.declared):
+            return True
+        key = variable_of(node) if isinstance(node, ast.expr) else ""
+        parameter = self._parameters.get(node)
+        given = self._arguments.get(parameter, []) if parameter else self.given(key)
+        return key not in seen and any(self._may_be_object(n, seen | {key}) for n in given)
+
+    def in_helper(self, node: ast.AST) -> bool:
+        """Return whether a node stands in a function that is no test, such as one that calls itself
+        for each part of a tree.
+        """
+        while not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            if (outer := self._parents.get(node)) is None:
+                return False
+            node = outer
+        return not (node.name == "check" or node.name.lower().startswith("test"))
+
+    def deciders(self, node: ast.AST) -> Iterable[ast.AST]:
+        """Return what decides whether a statement or call is carried out, within its function."""
+        functions = ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda
+        while not isinstance(node, functions) and node in self._parents:
+            inner, node = node, self._parents[node]
+            match node:
+                case ast.If(test=test) | ast.While(test=test) | ast.IfExp(test=test):
+                    yield test
+                case ast.BoolOp(values=[first, *_]) if inner is not first:
+                    yield first
+                case ast.Try(body=body) if inner not in body:
+                    yield from body
+                case ast.Match(subject=subject):
+                    yield subject
 
     def judges_by_equality(self) -> str:
         """Return a CapWords name whose result the tests compare with the result of another name of

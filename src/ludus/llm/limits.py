@@ -17,6 +17,7 @@ import threading
 from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -66,6 +67,16 @@ MAX_CALLS, MAX_CALLS_PER_HOST = 1024, 256
 """Bounds where the variables LUDUS_MAX_CALLS and LUDUS_MAX_CALLS_PER_HOST are not set."""
 
 
+@dataclass(eq=False, slots=True)
+class PlaceWaiter:
+    """A caller that waits for a place."""
+
+    arrival: asyncio.Future[None]
+    """Done when a place has come, on the event loop of the caller."""
+    has_place: bool = False
+    """Whether a place was sent, which may arrive later, or never if the event loop has stopped."""
+
+
 class Places:
     """A number of places that callers on any event loop take and give back, first come, first
     served.
@@ -76,51 +87,49 @@ class Places:
 
     def __init__(self, count: int) -> None:
         self._free = count
-        self._waiting: deque[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = deque()
-        self._lock = threading.Lock()
+        self._waiting: deque[PlaceWaiter] = deque()
+        self._lock = threading.RLock()
 
     @asynccontextmanager
     async def taken(self) -> AsyncGenerator[None]:
         """Take a place for the length of the block; wait while all places are taken."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[None] | None = None
+        waiter = PlaceWaiter(asyncio.get_running_loop().create_future())
         with self._lock:
             if self._free:
                 self._free -= 1
+                waiter.arrival.set_result(None)
             else:
-                future = loop.create_future()
-                self._waiting.append((loop, future))
-        if future is not None:
-            try:
-                await future
-            except asyncio.CancelledError:
-                if future.done() and not future.cancelled():  # a place came, and nobody is left
+                self._waiting.append(waiter)
+        try:
+            await waiter.arrival
+        except BaseException:  # a caller that gives up hands on the place that was sent to it
+            with self._lock:
+                if waiter.has_place:
                     self._give()
-                raise
+                else:
+                    self._waiting.remove(waiter)
+            raise
         try:
             yield
         finally:
             self._give()
 
     def _give(self) -> None:
-        """Hand the place to whoever has waited longest."""
-        while True:
-            with self._lock:
-                if not self._waiting:
-                    self._free += 1
+        """Hand the place to whoever has waited longest on an event loop that is not closed."""
+        with self._lock:
+            while self._waiting:
+                waiter = self._waiting.popleft()
+                with contextlib.suppress(RuntimeError):  # the loop is closed
+                    loop = waiter.arrival.get_loop()
+                    loop.call_soon_threadsafe(_arrive, waiter.arrival)
+                    waiter.has_place = True
                     return
-                loop, future = self._waiting.popleft()
-            try:
-                loop.call_soon_threadsafe(self._arrive, future)
-            except RuntimeError:  # that loop has ended with whoever waited
-                continue
-            return
+            self._free += 1
 
-    def _arrive(self, future: asyncio.Future[None]) -> None:
-        if future.done():  # given up meanwhile
-            self._give()
-        else:
-            future.set_result(None)
+
+def _arrive(arrival: asyncio.Future[None]) -> None:
+    if not arrival.done():  # otherwise the caller has given up meanwhile
+        arrival.set_result(None)
 
 
 class CallLimits:

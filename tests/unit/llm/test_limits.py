@@ -117,6 +117,37 @@ async def test_places_of_callers_that_gave_up_come_back() -> None:
         await hold(0)
 
 
+@pytest.mark.parametrize("gives_up", [True, False], ids=["gave up", "waits"])
+@pytest.mark.parametrize("closes", [True, False], ids=["closed", "stopped"])
+async def test_no_place_is_lost_to_an_event_loop_that_runs_no_more(
+    gives_up: bool, closes: bool
+) -> None:
+    places, loop = Places(1), asyncio.new_event_loop()
+
+    async def wait() -> None:
+        async with places.taken():
+            pass
+
+    async def begin() -> asyncio.Task[None]:
+        task = asyncio.create_task(wait())
+        await asyncio.sleep(0)
+        if gives_up:
+            task.cancel()
+            await asyncio.wait([task])
+        return task
+
+    async with places.taken():
+        task = await asyncio.to_thread(loop.run_until_complete, begin())
+    if not gives_up:  # the place was sent, and has not arrived: as `asyncio.run` ends a loop
+        task.cancel()
+        await asyncio.to_thread(loop.run_until_complete, asyncio.wait([task]))
+    if closes:
+        loop.close()
+    async with asyncio.timeout(60):
+        await wait()
+    loop.close()
+
+
 async def test_loops_of_several_threads_share_the_places() -> None:
     places, now, most = Places(2), 0, 0
     lock = threading.Lock()

@@ -8,23 +8,27 @@ import os
 import resource
 import signal
 import time
-from collections.abc import AsyncGenerator
-from pathlib import Path
+from collections.abc import AsyncGenerator, Generator
+from contextlib import contextmanager
 from typing import cast
 
 import pytest
 
 from ludus.sandboxes.grading.hidden_tests import grade_in_detail
+from ludus.sandboxes.grading.repository import grade_repository
 from ludus.sandboxes.grading.runners import GradingRunners
 from ludus.sandboxes.guest.run.plan import JailPlan
 from ludus.sandboxes.guest.run.request import Request
+from ludus.sandboxes.local import slots
 from ludus.sandboxes.local.control_groups import ControlGroup
 from ludus.sandboxes.local.process_tree import TreeUsage, descendants
 from ludus.sandboxes.local.runs import Run, SlotLost
 from ludus.sandboxes.local.slot_pool import SlotPool
-from ludus.sandboxes.local.slot_sandbox import PROVING, SlotSandbox
+from ludus.sandboxes.local.slot_sandbox import PROVING, SESSION, SlotSandbox
 from ludus.sandboxes.local.slots import Slot
 from ludus.sandboxes.protocol import Limits, Program
+from ludus.sandboxes.repl.session import Session
+from ludus.verdict import Status, Verdict
 
 
 async def test_a_slot_that_cannot_be_made_costs_the_pool_no_place() -> None:
@@ -118,22 +122,39 @@ async def test_slots_end_though_nobody_waits_for_it_any_more() -> None:
     assert slot.has_ended
 
 
-async def test_a_slot_for_which_no_descriptor_is_left_is_lost_and_leaves_none() -> None:
-    opened = Path("/proc/self/fd")
+def open_descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+@contextmanager
+def descriptors_left(room: int) -> Generator[None]:
+    """Let this process open `room` descriptors more."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    used = len(list(opened.iterdir()))
     free = os.dup(0)  # the lowest number; one far above may be taken by whoever started the tests
     os.close(free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free + room, before[1]))
     try:
-        for room in range(2, 7):  # for one line, for both, for what a new process needs
-            resource.setrlimit(resource.RLIMIT_NOFILE, (free + room, before[1]))
-            slot = Slot(JailPlan("unsafe", "", 0, 0, [], [], [], []), None)
-            with pytest.raises(SlotLost, match="Too many open files"):
-                await slot.start()
-            await slot.close()
+        yield
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
-    assert len(list(opened.iterdir())) == used
+
+
+@pytest.mark.parametrize("room", range(2, 7))  # one line, both, what a new process needs
+async def test_a_slot_for_which_no_descriptor_is_left_is_lost_and_leaves_none(room: int) -> None:
+    used = open_descriptors()
+    with descriptors_left(room):
+        slot = Slot(JailPlan("unsafe", "", 0, 0, [], [], [], []), None)
+        with pytest.raises(SlotLost, match=r"Too many open files.*\(ulimit -n\)"):
+            await slot.start()
+        await slot.close()
+    assert open_descriptors() == used
+
+
+async def test_a_slot_that_is_not_ready_in_time_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slots, "START_TIMEOUT_S", 0)
+    slot = Slot(JailPlan("unsafe", "", 0, 0, [], [], [], []), None)
+    with pytest.raises(SlotLost, match="the slot did not start: TimeoutError"):
+        await slot.start()
 
 
 @pytest.fixture
@@ -141,6 +162,50 @@ async def sandbox() -> AsyncGenerator[SlotSandbox]:
     sandbox = SlotSandbox("unsafe", size=4)
     yield sandbox
     await sandbox.close()
+
+
+@pytest.mark.parametrize(("kind", "needed"), [("assert", 3), ("pytest", 3), ("repository", 2)])
+async def test_a_grading_for_which_no_descriptor_is_left_says_what_to_do_and_leaves_none(
+    sandbox: SlotSandbox, kind: str, needed: int
+) -> None:
+    async def grading() -> Verdict:
+        code, test = (
+            "def f():\n    return 1\n",
+            "from solution import f\ndef test_f():\n    assert f()",
+        )
+        if kind == "repository":
+            names = ["test_f.py::test_f"]
+            graded = await grade_repository(
+                sandbox, {"solution.py": code}, {"test_f.py": test}, names
+            )
+        else:
+            tests = ["assert f()" if kind == "assert" else test]
+            graded = await grade_in_detail(sandbox, code, tests, kind=kind)
+        return graded.verdict
+
+    assert (await grading()).reward == 1.0
+    used = open_descriptors()
+    for room in range(needed):
+        with descriptors_left(room):
+            verdict = await grading()
+        assert verdict.status is Status.UNAVAILABLE
+        assert "raise the limit of open files (ulimit -n)" in verdict.detail
+    assert (await grading()).reward == 1.0
+    assert open_descriptors() == used
+
+
+@pytest.mark.parametrize("room", range(1, 5))
+async def test_a_session_for_which_no_descriptor_is_left_says_what_to_do_and_leaves_none(
+    sandbox: SlotSandbox, room: int
+) -> None:
+    await sandbox.pool(SESSION).warm()
+    used = open_descriptors()
+    with (
+        descriptors_left(room),
+        pytest.raises(SlotLost, match=r"Too many open files.*\(ulimit -n\)"),
+    ):
+        await Session.open(sandbox)
+    assert open_descriptors() == used
 
 
 @pytest.mark.parametrize("fault", ["a request that cannot be encoded", "a slot that is gone"])

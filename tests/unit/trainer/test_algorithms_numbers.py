@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from math import cos, e, exp, log, pi, sqrt
+from typing import Literal
 
 import pytest
 import torch
@@ -120,6 +121,17 @@ def test_whitening_adds_or_clamps_its_floor() -> None:
     same(A.whiten(x, mask, eps=2.0), [[-0.5, 0.5]])
     same(A.whiten(x, mask, eps=4.0, floor="clamp"), [[-0.5, 0.5]])
     same(A.whiten(x, mask, eps=1.0, floor="clamp"), [[-sqrt(0.5), sqrt(0.5)]])
+
+
+@pytest.mark.parametrize("floor", ["add", "clamp"])
+@pytest.mark.parametrize("size", [0.1, 1000.3, 12345.67])
+def test_whitening_equal_values_gives_nothing_whatever_their_mean_is_rounded_to(
+    floor: Literal["add", "clamp"], size: float
+) -> None:
+    for count in range(1, 20):
+        whitened = A.whiten(torch.full((1, count), size), torch.ones(1, count), floor=floor)
+        assert not whitened.any()
+    assert A.whiten(torch.tensor([[1.0, torch.nan]]), torch.ones(1, 2), floor=floor).isnan().any()
 
 
 def test_reinforce_pp_baseline_counts_segments_of_a_rollout_once() -> None:

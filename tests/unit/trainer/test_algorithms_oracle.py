@@ -468,14 +468,14 @@ def k3_weighted(case: Case, lp: Matrix) -> float:
 def drpo(case: Case, lp: Matrix) -> float:
     total, count = 0.0, 0
     for g in set(case.groups):
-        js = [j for j in range(len(case.groups)) if case.groups[j] == g]
+        js = [j for j in range(len(case.groups)) if case.groups[j] == g and case.live[j]]
         right, wrong = (
             [j for j in js if case.rewards[j] > 0],
             [j for j in js if case.rewards[j] <= 0],
         )
         if not right or not wrong:
             continue
-        score = {j: mean([lp[j][k] for k in case.live[j]]) if case.live[j] else 0.0 for j in js}
+        score = {j: mean([lp[j][k] for k in case.live[j]]) for j in js}
         weight = {j: exp((1 - len(case.live[j]) / 9) / 0.5) for j in right}
         z = sum(weight.values())
         bad = 2.0 * log(mean([exp(score[j] / 2.0) for j in wrong]))

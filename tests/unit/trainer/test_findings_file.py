@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
+
 from ludus.findings import FILE, RunFinding, newest, read_findings, write_finding
 from ludus.metrics import LineFile
 
@@ -32,6 +34,20 @@ def test_findings_are_read_as_they_were_written_and_a_cut_line_is_left_out(tmp_p
         file.write(b'{"step": 21, "name": "kl", "sev')
     assert read_findings(tmp_path) == [OPENED, closed]
     assert newest(read_findings(tmp_path)) == {"collapse": closed}
+
+
+def test_a_finding_that_opened_again_stands_behind_what_opened_meanwhile() -> None:
+    changes = [
+        msgspec.structs.replace(OPENED, name=name, step=step, since=since, status=status)
+        for name, step, since, status in (
+            ("kl", 10, 10, "open"),
+            ("kl", 20, 10, "closed"),
+            ("collapse", 30, 30, "open"),
+            ("kl", 40, 40, "open"),
+            ("collapse", 50, 30, "open"),
+        )
+    ]
+    assert list(newest(changes)) == ["collapse", "kl"]
 
 
 def test_a_run_without_the_file_has_no_findings(tmp_path: Path) -> None:

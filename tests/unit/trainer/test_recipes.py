@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from math import nan
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import cast
@@ -44,6 +45,8 @@ ROLLOUTS = torch.tensor([0, 0, 1, 2, 3])
 """Rollout 0 was cut in two by a summary."""
 REWARDS, GROUPS = torch.tensor([1.0, 0, 1, 0]), torch.tensor([0, 0, 1, 1])
 OLD = torch.linspace(-2, -0.5, 20).view(5, 4)
+PENALTY = {"name": "overlong_penalty_rewards", "options": {"max_length": 8, "buffer": 2}}
+BAND = {"name": "ratio_band_mask", "options": {"low": 0.9, "high": 1.1}}
 
 
 def given() -> dict[str, Tensor]:
@@ -465,9 +468,44 @@ def test_a_recipe_that_contradicts_itself_is_not_shown() -> None:
             "no such function",
         ),
         ("grpo", {"sampling": {"temperature": 0.0}}, "greedy rollouts are all alike"),
+        ("grpo", {"sampling": {"temperature": nan}}, "sampling.temperature must be finite"),
+        ("ppo", {"algorithm": {"value": {"coefficient": nan}}}, "coefficient must be finite"),
+        ("ppo", {"algorithm": {"value": {"coefficient": -1.0}}}, "coefficient must be positive"),
+        ("ppo", {"algorithm": {"value": {"value_clip": -0.1}}}, "value_clip not negative"),
+        ("grpo", {"algorithm": {"proxy_ratio": 2.0}}, "a share of the likeliest token"),
+        (
+            "grpo",
+            {"algorithm": {"kl": {"place": "loss", "coefficient": nan}}},
+            r"algorithm\.kl\.coefficient must be finite, got nan",
+        ),
+        ("dapo", {"shaping": [{**PENALTY, "weight": nan}]}, r"shaping\.0\.weight must be finite"),
         ("grpo", {"sampling": {"refill": True}}, "there is no filter"),
         ("ppo", {"algorithm": {"advantage_options": {"lam": 1.5}}}, "lam = 1.5 is not in"),
-        ("grpo", {"algorithm": {"loss": "pacs_loss", "agg": "token_mean"}}, "it takes no agg"),
+        ("grpo", {"algorithm": {"loss": "pacs_loss", "agg": "token_mean"}}, "has no parameter agg"),
+        (
+            "grpo",
+            {
+                "algorithm": {
+                    "loss": "rover_loss",
+                    "advantage": "rover_advantages",
+                    "loss_options": {"temperature": 1.0},
+                },
+                "sampling": {"group_size": 1},
+            },
+            "all advantages are 0",
+        ),
+        (
+            "scale_rl",
+            {
+                "algorithm": {
+                    "loss": "aipo_loss",
+                    "agg": "",
+                    "loss_options": {"cap": 2.0},
+                    "agg_options": {},
+                }
+            },
+            "would count twice",
+        ),
         (
             "grpo",
             {"algorithm": {"loss": "pacs_loss", "kl": {"place": "loss", "coefficient": 0.1}}},
@@ -613,15 +651,33 @@ def test_the_command_lists_shows_and_compares(capsys: pytest.CaptureFixture[str]
         main(["diff", "grpo"])
 
 
-def test_an_agg_that_a_loss_of_ones_own_would_not_use_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"agg": "token_mean"}, r"algorithm\.agg = 'token_mean' would have no effect"),
+        ({"kl": {"place": "loss", "coefficient": 0.1}}, "cannot share its denominator"),
+        ({"entropy": {"coefficient": 0.1}}, "cannot share its denominator"),
+        ({"ratio_to": "sampler"}, "has no ratio"),
+        ({"corrections": {"weights": "tis_weights"}}, "has no parameter weights"),
+        ({"corrections": {"filters": [BAND]}}, 'set corrections.denominator = "remaining"'),
+    ],
+)
+@pytest.mark.parametrize("loss", ["bare_loss:bare_loss", "drpo_loss"])
+def test_settings_that_a_loss_would_not_use_are_refused(
+    loss: str,
+    settings: dict[str, object],
+    reason: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (tmp_path / "bare_loss.py").write_text(
         "def bare_loss(logp, advantages, mask):\n"
         "    return -(logp * advantages * mask).sum(), mask.sum()\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    loss = {"loss": "bare_loss:bare_loss", "loss_options": {}}
-    with pytest.raises(ConfigError, match=r"algorithm\.agg = 'token_mean' would have no effect"):
-        resolve(load_recipe("grpo", {"algorithm": {**loss, "agg": "token_mean"}}))
-    assert resolve(load_recipe("grpo", {"algorithm": {**loss, "agg": ""}})).agg is None
+    options = {"max_length": 8} if loss == "drpo_loss" else {}
+    chosen = {"loss": loss, "loss_options": options, "agg": ""}
+    with pytest.raises(ConfigError, match=reason):
+        resolve(load_recipe("grpo", {"algorithm": {**chosen, **settings}}))
+    remaining = {"corrections": {"filters": [BAND], "denominator": "remaining"}}
+    assert resolve(load_recipe("grpo", {"algorithm": {**chosen, **remaining}})).agg is None

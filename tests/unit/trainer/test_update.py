@@ -289,6 +289,34 @@ def test_losses_of_whole_groups_learn(loss: str) -> None:
     assert bool((moved[0::2] > moved[1::2]).all())
 
 
+def test_a_right_answer_stays_right_however_its_reward_is_shaped() -> None:
+    loss = {"loss": "drpo_loss", "agg": "", "loss_options": {"max_length": 8}}
+    penalty = {"name": "overlong_penalty_rewards", "options": {"max_length": 4, "buffer": 2}}
+    made = updater("grpo", {"algorithm": loss, "shaping": [penalty]})
+    credited = made.credited(experience_of([group(trajectory(1.0), trajectory(0.0, seed=1))]))
+    assert credited.shaped.tolist()[0] <= 0.0  # it is too long
+    assert credited.batch.inputs.correct.tolist() == [1.0, 0.0]
+
+
+@pytest.mark.parametrize("ratio_to", ["learner", "sampler"])
+def test_a_step_is_measured_from_the_learner_whatever_its_ratio_is_to(ratio_to: str) -> None:
+    """The sampler of these rollouts is far from the learner, and the step is tiny."""
+    made = updater("grpo", {"algorithm": {"ratio_to": ratio_to}}, splits=2)
+    made.max_kl, made.learner.config = 0.2, TrainerConfig(lr=1e-5)
+    experience = experience_of(
+        [group(trajectory(1.0, seed=seed), trajectory(0.0, seed=seed + 1)) for seed in (1, 3)]
+    )
+    made.watched = frozenset(episode.ordinal for episode in experience.episodes)
+    before = made.learner.score(experience.batch)
+    numbers = made.step(experience, generator=torch.Generator().manual_seed(0))
+    moved = (made.learner.score(experience.batch) - before)[experience.batch.mask.bool()]
+    assert numbers["old_sampler_gap"] > 1.0
+    assert (numbers["updates"], numbers["share"], numbers["stopped"]) == (2.0, 1.0, 0.0)
+    assert numbers["kl_after"] == pytest.approx(float((moved.exp() - 1 - moved).mean()), rel=0.1)
+    told = made.learned[0].windows[0].logp
+    assert told == pytest.approx(before[0][experience.batch.mask[0].bool()].tolist(), abs=1e-3)
+
+
 def test_a_recipe_the_trainer_cannot_feed_is_refused_by_what_is_missing() -> None:
     with pytest.raises(ConfigError, match=r"'ppo' needs .*values"):
         updater("ppo")

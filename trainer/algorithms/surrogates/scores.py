@@ -181,7 +181,8 @@ def drpo_loss(
         logp: [B, T].
         correct: [B] bool or 0/1.
         groups: [B] int; groups all right or all wrong add nothing and are not counted.
-        mask: [B, T] in {0, 1}.
+        mask: [B, T] in {0, 1}; a row without tokens is neither right nor wrong, since its score of
+            0 would be the highest.
         max_length: tokens.
         lam: see `drpo_length_weights`.
         tau: temperature over the wrong answers.
@@ -194,15 +195,15 @@ def drpo_loss(
     >>> drpo_loss(logp, correct, groups, mask, max_length=10)  # -(ln 0.5 - ln 0.25)
     (tensor(-0.6931), tensor(1.))
     """
-    right, lengths = correct.bool(), mask.sum(1).to(logp.dtype)
+    lengths = mask.sum(1).to(logp.dtype)
+    right, wrong = correct.bool() & (lengths > 0), ~correct.bool() & (lengths > 0)
     scores = row_means(logp, mask)
     weights = drpo_length_weights(right, lengths, groups, max_length=max_length, lam=lam)
-    wrong = (~right).to(logp.dtype)
-    n_wrong, n_right = group_sum(wrong, groups), group_sum(1 - wrong, groups)
+    n_right, n_wrong = (group_sum(kind.to(logp.dtype), groups) for kind in (right, wrong))
     both = (n_wrong > 0) & (n_right > 0)
     # Relative to the group's likeliest wrong answer, whose own exponential is 1: with a small tau
     # all of them would be 0, and no wrong answer would have a gradient.
-    scaled = torch.where(right, -torch.inf, scores / tau)
+    scaled = torch.where(wrong, scores / tau, -torch.inf)
     top = torch.where(n_wrong > 0, group_range(scaled.detach(), groups)[1], 0.0)
     mass = group_sum((scaled - top).exp(), groups) / n_wrong.clamp(min=1)
     bad = tau * (torch.where(n_wrong > 0, mass, 1.0).log() + top)
