@@ -18,6 +18,8 @@ from typing import Any
 
 import msgspec
 
+from ludus.metrics import replace_file
+
 from .columns import STATIC
 from .run import RunReader
 from .store import BETWEEN, EQUAL
@@ -164,7 +166,7 @@ def write_report(
     reader = RunReader(folder, folder.resolve().name, None)
     page = page_of([reader], PageHead(title=title, lead=lead, facts=facts or {}))
     path = folder / "report.html"
-    path.write_text(page, encoding="utf-8")
+    replace_file(path, page.encode())
     return path
 
 

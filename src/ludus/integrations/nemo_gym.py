@@ -376,13 +376,16 @@ class NemoGymService:
     async def _run(self, card: EnvCard, request: web.Request, body: bytes) -> web.StreamResponse:
         row = decode(body, dict[str, Any])
         parameters = row.get("responses_create_params")
-        if not isinstance(parameters, dict):
+        if not isinstance(parameters, dict) or not isinstance(
+            prompt := parameters.get("input") or [], str | list
+        ):
             raise Refused(
-                "a row needs 'responses_create_params', an object with the model's input", "invalid"
+                "a row needs 'responses_create_params', an object whose 'input' is a text or a "
+                "list of items",
+                "invalid",
             )
         player = _Player(self._envs, card.id)
         await player.begin(row)
-        prompt = parameters.get("input") or []
         opening = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
         output: list[dict[str, Any]] = []
         response: dict[str, Any] = {}
@@ -451,7 +454,10 @@ async def _aggregate(card: EnvCard, request: web.Request, body: bytes) -> web.St
             f"{TASK} and {ROLLOUT} are whole numbers",
             "invalid",
         )
-    return web.json_response(aggregate_metrics(answers))
+    try:
+        return web.json_response(aggregate_metrics(answers))
+    except OverflowError as error:
+        raise Refused(f"rewards too large to be averaged: {error}", "invalid") from None
 
 
 async def _reverify_mode(request: web.Request, body: bytes) -> web.StreamResponse:

@@ -79,7 +79,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def listen_at(path: str) -> socket.socket:
-    """Bind a Unix socket that only this user may use, and return it, listening without blocking. A
+    """Bind a Unix socket for this user alone, and return a socket that listens without blocking. A
     socket that a server has left behind is replaced.
 
     Raises:
@@ -143,7 +143,8 @@ def format_served(name: str, arguments: Mapping[str, Any]) -> str:
     ('me/echo-v0', {'n': 2, 'word': 'a b', 'digits': '12'})
 
     Raises:
-        ConfigError: a number is not finite. JSON has none, and it would be read as no value.
+        ConfigError: a value is no plain data, or a number is not finite: JSON has none, and it
+            would be read as no value.
     """
     written: list[str] = []
     for key, value in arguments.items():
@@ -153,8 +154,14 @@ def format_served(name: str, arguments: Mapping[str, Any]) -> str:
             raise ConfigError(
                 f"{name}: argument {key!r} holds a number that is not finite, got {value!r:.80}"
             )
-        text = value if is_plain else msgspec.json.encode(value).decode()
-        written.append(f"{quote(key)}={quote(text, safe='')}")
+        try:
+            text = value if is_plain else msgspec.json.encode(value).decode()
+            written.append(f"{quote(key)}={quote(text, safe='')}")
+        except (TypeError, ValueError) as error:
+            raise ConfigError(
+                f"{name}: argument {key!r} must be plain data (texts, numbers, lists, mappings), "
+                f"got {value!r:.80}: {error}"
+            ) from None
     return f"{name}?{'&'.join(written)}" if written else name
 
 

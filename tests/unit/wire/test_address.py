@@ -42,6 +42,12 @@ def test_a_number_that_no_address_can_hold_is_refused(value: object) -> None:
         format_served("me/env-v0", {"n": 2.5, "rate": value})
 
 
+@pytest.mark.parametrize("value", [object(), ["a", {1, object()}], "\ud800", ["\ud800"]])
+def test_a_value_that_is_no_plain_data_is_refused_by_its_name(value: object) -> None:
+    with pytest.raises(ConfigError, match=r"me/env-v0: argument 'model' must be plain data"):
+        format_served("me/env-v0", {"n": 2.5, "model": value})
+
+
 @pytest.mark.parametrize("host", ["localhost", "LocalHost:80", "127.0.0.2:1", "[::1]:80"])
 def test_a_host_of_this_machine_is_let_in(host: str) -> None:
     check_host(host)
