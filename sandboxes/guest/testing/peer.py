@@ -59,6 +59,9 @@ class Peer:
         self._depth = 0
         self._given: list[object] = []
         self._lazy: dict[str, list[object]] = {}
+        """What goes on with a call -> the arguments of that call."""
+        self._seen: dict[str, list[object]] = {}
+        """Likewise -> the contents of these arguments that both ends know."""
 
     def request(self, verb: str, *arguments: object) -> tuple[bool, Any]:
         """Send a request and wait for the answer; serve requests of the other end meanwhile.
@@ -71,11 +74,14 @@ class Peer:
             wire.Malformed: the other end does not keep to the protocol.
         """
         self._given = []
-        target = arguments[0] if arguments else None
-        known = self._lazy.get(target, []) if isinstance(target, value_wire.Ready) else []
+        target = arguments[0] if arguments and isinstance(arguments[0], value_wire.Ready) else ""
+        known = self._lazy.get(target, [])
         encoder = value_wire.Encoder(self._name, known, ["?", verb])
         for argument in arguments:
             encoder.add(argument)
+        for number, old in enumerate(self._seen.get(target, ()) if known else ()):
+            if old is not None and values.changed(known[number], old):
+                encoder.update(number)
         self.send(encoder.tokens)
         # The other end may call back before it answers, so requests are served in between.
         while (received := self._receive())[0] == "?":
@@ -85,20 +91,24 @@ class Peer:
         self._given = encoder.containers
         decoder = value_wire.Decoder(self._find, encoder.containers)
         answers = list(decoder.values(received[1]))
+        if known:
+            self._seen[target] = list(map(values.content, known))
         raised = received[0] == "~"
         if len(answers) != 1 or (raised and not isinstance(answers[0], BaseException)):
             raise value_wire.Malformed("an answer is one value or one exception")
         return raised, answers[0]
 
     def ends_later(self, token: str) -> None:
-        """Note that what the present answer names by `token` goes on with the call: a generator or
-        coroutine. What it changes in the arguments of that call comes back as it does so, unless
-        they are too large to be compared at each step of a generator.
+        """Note that what the present answer names by `token` goes on with the call: a generator, a
+        coroutine or a context manager. What either end changes in the arguments of that call
+        crosses as it does so, unless they are too large to be compared at each step.
         """
         sizes = (len(item) for item in self._given if isinstance(item, (list, dict, set, deque)))
         once = token[0] == "w"
         given = self._given if once or sum(sizes) <= _MOST_COMPARED else []
-        self._lazy.setdefault(value_wire.named(token), given)
+        name = value_wire.named(token)
+        if self._lazy.setdefault(name, given) is given:
+            self._seen[name] = list(map(values.content, given))
 
     def tell_core(self, core: int) -> None:
         """Send the core of this process, before anything else."""

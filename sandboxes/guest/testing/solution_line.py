@@ -354,6 +354,8 @@ class TestsLine:
         existing = self.handles.get(name)
         if existing is None:
             existing = self.handles[name] = self._standing_for(token)
+            if hasattr(type(existing), "__enter__"):
+                self.line.ends_later(token)
         elif self._acts and isinstance(existing, Handle):
             # Given again, it may have changed, as another list of the same name may have.
             state_of(existing).shown = {}

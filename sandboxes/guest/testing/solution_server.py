@@ -96,7 +96,7 @@ class SolutionServer:
             token = f"{letter}{number}"
             if letter not in "gw":
                 token += f".{abilities_of(item):x}"
-            if letter in "gwy":
+            if letter in "gwy" or hasattr(type(item), "__enter__"):
                 self.line.ends_later(token)
             self._tokens[id(item)] = token
         return token
