@@ -31,13 +31,15 @@ class AddedTools(TextEnv):
             bound.
 
     Raises:
-        ConfigError: two tools have one name.
+        ConfigError: two tools have one name, or `more_turns` is below 0.
     """
 
     # The results of the added tools need not be fixed by the task and the seed.
     deterministic = False
 
     def __init__(self, env: TextEnv, added: Sequence[Tool], *, more_turns: int = 16) -> None:
+        if more_turns < 0:
+            raise ConfigError(f"more_turns must be 0 or more, got {more_turns}")
         self.env = env
         self.more_turns = more_turns
         self._text_turns = 0

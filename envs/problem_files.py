@@ -86,8 +86,12 @@ class ProblemSet(Generic[P]):
 
 
 def check_shares(validation: float, test: float) -> None:
-    """Raises ConfigError where the shares of validation and test cannot be."""
-    if min(validation, test) < 0 or validation + test > 1:
+    """Refuse shares of validation and test that cannot be.
+
+    Raises:
+        ConfigError: a share is negative or no number, or the sum is above 1.
+    """
+    if not (validation >= 0 and test >= 0 and validation + test <= 1):
         raise ConfigError(
             f"validation and test are shares of the whole, got {validation:g} and {test:g}"
         )
@@ -116,6 +120,8 @@ _BY_TENTH = (*["train"] * 8, "validation", "test")
 
 
 FILE_ENDINGS = (".jsonl", ".jsonl.gz", ".json", ".parquet")
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What the decoder raises for text that is no JSON, or is nested too deeply."""
 _HUB_ID = re.compile(
     r"(?P<name>[\w.-]+/[\w.-]+)(?:/(?P<config>[\w.-]+))?(?:@(?P<split>[\w.\[\]:%-]+))?"
 )
@@ -153,8 +159,9 @@ def read_whole(path: Path) -> bytes:
         before = path.stat()
         content = path.read_bytes()
         after = path.stat()
-    except OSError as error:
-        raise ConfigError(f"cannot read {str(path)!r}: {error.strerror}") from None
+    except (OSError, ValueError) as error:  # also a path with a null byte
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError(f"cannot read {str(path)!r}: {reason}") from None
     if (before.st_mtime_ns, before.st_size) != (after.st_mtime_ns, after.st_size) or (
         len(content) != after.st_size and path.is_file()
     ):
@@ -175,7 +182,7 @@ def _file_rows(path: Path) -> Iterable[Mapping[str, Any]]:
     if path.suffix == ".json":
         try:
             yield from msgspec.json.decode(content, type=list[dict[str, Any]])
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except _UNREADABLE as error:
             raise ConfigError(f"{path}: not a list of JSON objects: {error}") from None
         return
     for number, line in enumerate(content.splitlines(), 1):
@@ -183,7 +190,7 @@ def _file_rows(path: Path) -> Iterable[Mapping[str, Any]]:
             continue
         try:
             row = msgspec.json.decode(line, type=dict[str, Any])
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except _UNREADABLE as error:
             raise ConfigError(f"{path}, line {number}: not a JSON object: {error}") from None
         yield row
 
@@ -260,6 +267,13 @@ class ProblemFiles(msgspec.Struct, frozen=True, kw_only=True):
     """Seed of the shuffle before the split."""
     validation: float = 0.05
     test: float = 0.1
+
+    def __post_init__(self) -> None:
+        if self.test_source and not self.source:
+            raise ConfigError(
+                f"test_source={self.test_source!r} is the test split of a source: name the source, "
+                "too"
+            )
 
     def load(self, reader: RowReader[P]) -> ProblemSet[P]:
         """Load and split the problems, once per process and file version.

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import random
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 import msgspec
 
-from ludus.errors import UnknownSplit, UnknownTask
+from ludus.errors import ConfigError, UnknownSplit, UnknownTask
 
 SPLITS = ("train", "validation", "test")
 TASKS_PER_SPLIT = 1 << 40
@@ -138,9 +139,10 @@ class ListedTasks:
         self._tasks = list(tasks)
         self._by_id = {task.id: task for task in self._tasks}
         if len(self._by_id) != len(self._tasks):
-            raise ValueError(
-                f"task ids of split {split!r} are not unique: {len(self._tasks)} tasks, "
-                f"{len(self._by_id)} ids"
+            (twice, count), *_ = Counter(task.id for task in self._tasks).most_common(1)
+            raise ConfigError(
+                f"task ids of split {split!r} must be unique, and {count} tasks have the id "
+                f"{twice!r}; give each its own"
             )
 
     def at(self, index: int) -> Task:

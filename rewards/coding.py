@@ -17,6 +17,7 @@ stay outside the process of the program. Where no sandbox works, the verdict is 
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -48,10 +49,15 @@ class CodingVerifier:
 
     Args:
         partial: reward the fraction of passed tests instead of all or nothing.
-        timeout_s: the time limit of the whole grading, unless the gold says otherwise.
+        timeout_s: the time limit of the whole grading, in seconds, unless the gold says otherwise.
+
+    Raises:
+        ConfigError: the time limit is not above 0 and finite.
     """
 
     def __init__(self, *, partial: bool = False, timeout_s: float = 10.0) -> None:
+        if not 0 < timeout_s < math.inf:
+            raise ConfigError(f"timeout_s must be seconds above 0, got {timeout_s}")
         self.partial = partial
         self.timeout_s = timeout_s
 
@@ -71,7 +77,7 @@ class CodingVerifier:
             options = msgspec.convert({"partial": self.partial, **settings}, GradeOptions)
             Comparison.parse(options.compare)
             find_language(options.language)
-        except (ConfigError, UnknownLanguage, TypeError, ValueError) as error:
+        except (ConfigError, UnknownLanguage, TypeError, ValueError, RecursionError) as error:
             return Verdict.invalid(f"the gold cannot be used: {error}")
         # A block may be marked with any name of the language, or with none.
         canonical, _ = find_language(options.language)
@@ -150,7 +156,7 @@ def _gold(gold: object) -> Mapping[str, Any] | str:
     if isinstance(gold, str):
         try:
             gold = json.loads(gold)
-        except ValueError:
+        except (ValueError, RecursionError):
             return (
                 "the gold of `coding` is a list of tests, a mapping with 'tests', or JSON of either"
             )

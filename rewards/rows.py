@@ -16,9 +16,7 @@ import asyncio
 import difflib
 import hashlib
 import inspect
-import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +24,7 @@ import msgspec
 
 from ludus.errors import ConfigError, Unauthorized, UnknownVerifier
 from ludus.messages import ImagePart, Message
-from ludus.metrics import LineFile
+from ludus.metrics import LineFile, replace_file
 from ludus.verdict import Status, Verdict
 from ludus.wire.strict import unknown_field
 
@@ -62,9 +60,15 @@ class AnswerRow(msgspec.Struct, frozen=True):
     """The row's line in its file."""
 
     def digest(self) -> str:
-        """Return what tells the row from another: its fields without its place and its label."""
-        told = (self.gold, self.response, self.prompt, self.info, self.images, self.verifier)
-        encoded = msgspec.json.encode(told, order="deterministic")
+        """Return what tells the row from another: the fields without place and label, and what the
+        images hold, wherever they lie.
+
+        Raises:
+            ConfigError: an image cannot be read.
+        """
+        images = [hashlib.sha256(image_at(Path(path)).data).hexdigest() for path in self.images]
+        judged = (self.gold, self.response, self.prompt, self.info, images, self.verifier)
+        encoded = msgspec.json.encode(judged, order="deterministic")
         return hashlib.blake2b(encoded, digest_size=8).hexdigest()
 
     def sample(self) -> Sample:
@@ -125,12 +129,15 @@ def image_at(path: Path) -> ImagePart:
     """Read an image.
 
     Raises:
-        ConfigError: the file cannot be read.
+        ConfigError: the file cannot be read, or has no end: a pipe or a device.
     """
     try:
+        if path.exists() and not path.is_file():
+            raise ValueError("it is no file")
         return ImagePart(data=path.read_bytes())
-    except OSError as error:
-        raise ConfigError(f"cannot read {str(path)!r}: {error.strerror}") from error
+    except (OSError, ValueError) as error:  # also a path with a null byte
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError(f"cannot read {str(path)!r}: {reason}") from error
 
 
 def read_rows(path: Path, verifier: str = "") -> list[AnswerRow]:
@@ -162,39 +169,42 @@ def _row(path: Path, number: int, line: bytes, verifier: str) -> AnswerRow:
     place = f"{path}:{number}"
     try:
         fields = msgspec.json.decode(line, type=dict[str, Any])
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"{place}: not a JSON object ({error})") from error
     # A column whose name is nearly that of a missing field is refused; other columns are ignored.
     missing = [name for name in NEEDS if name not in fields]
     for name in fields:
         if name not in READ_FIELDS and difflib.get_close_matches(name, missing, n=1, cutoff=0.7):
             raise ConfigError(f"{place}: {unknown_field(name, set(missing))}")
-    given = next((fields[name] for name in RESPONSE_FIELDS if name in fields), None)
-    images = fields.get("images") or []
+    cells = {name: cell for name, cell in fields.items() if cell is not None}
+    given = next((cells[name] for name in RESPONSE_FIELDS if name in cells), None)
+    images = cells.get("images", [])
+    if not isinstance(images, list) or not all(isinstance(image, str) for image in images):
+        raise ConfigError(f"{place}: 'images' is a list of paths, got {images!r:.80}")
     is_complete = "gold" in fields or "prompt" in fields or "info" in fields
     if not (given is not None and is_complete) and not images:
         raise ConfigError(
             f"{place}: a row needs 'gold' (or 'prompt' or 'info') and one of "
             f"{', '.join(RESPONSE_FIELDS)}, or 'images'"
         )
-    label = fields.get("label")
+    label = cells.get("label")
     try:
         return msgspec.convert(
             {
                 "gold": fields.get("gold"),
                 "response": given if given is not None else "",
                 "label": label if isinstance(label, bool) else None,
-                "category": str(fields.get("category") or ""),
-                "id": str(fields.get("id") or number),
-                "prompt": fields.get("prompt") or "",
-                "info": fields.get("info") or {},
-                "images": [str(path.parent / str(image)) for image in images],
-                "verifier": str(fields.get("verifier") or verifier),
+                "category": str(cells.get("category", "")),
+                "id": str(cells.get("id", "")) or str(number),
+                "prompt": cells.get("prompt", ""),
+                "info": cells.get("info", {}),
+                "images": [str(path.parent / image) for image in images],
+                "verifier": str(cells.get("verifier", "")) or verifier,
                 "line": number,
             },
             AnswerRow,
         )
-    except (msgspec.ValidationError, TypeError) as error:
+    except msgspec.ValidationError as error:
         raise ConfigError(f"{place}: {error}") from None
 
 
@@ -240,21 +250,15 @@ class VerdictFile:
 
     def _replace(self) -> None:
         """Write all lines to a new file, which then takes the old one's place."""
-        partial = self.path.with_name(f".partial-{self.path.name}")
         self.path.parent.mkdir(parents=True, exist_ok=True)
         lines = [msgspec.json.encode(self.known[line]) + b"\n" for line in sorted(self.known)]
-        try:
-            partial.write_bytes(b"".join(lines))
-            os.replace(partial, self.path)
-        finally:
-            with suppress(OSError):
-                partial.unlink(missing_ok=True)
+        replace_file(self.path, b"".join(lines))
 
 
 def _known_verdicts(path: Path, rows: Sequence[AnswerRow]) -> dict[int, RowVerdict]:
     if not path.exists():
         return {}
-    digests = {row.line: row.digest() for row in rows}
+    judged = {row.line: row for row in rows}
     known: dict[int, RowVerdict] = {}
     try:
         lines = path.read_bytes().splitlines(keepends=True)
@@ -269,7 +273,8 @@ def _known_verdicts(path: Path, rows: Sequence[AnswerRow]) -> dict[int, RowVerdi
             raise ConfigError(
                 f"{path}:{number}: no verdict of ludus score; name another --out"
             ) from None
-        if digests.get(verdict.row) != verdict.digest:
+        row = judged.get(verdict.row)
+        if row is None or row.digest() != verdict.digest:
             raise ConfigError(
                 f"{path}:{number}: the verdict is on another answer than row {verdict.row} now "
                 "has; remove the file or name another --out"
@@ -301,11 +306,8 @@ async def score_rows(
         UnknownVerifier: nothing has the name of a row's verifier.
     """
     verifiers = {name: verifier_of(name) for name in dict.fromkeys(row.verifier for row in rows)}
-    verdicts = (
-        {place: known[row.line] for place, row in enumerate(rows) if row.line in known}
-        if (known)
-        else {}
-    )
+    known = known or {}
+    verdicts = {place: known[row.line] for place, row in enumerate(rows) if row.line in known}
     waiting: set[asyncio.Task[None]] = set()
 
     async def wait_for(place: int, scoring: Any) -> None:
@@ -317,7 +319,11 @@ async def score_rows(
             if place in verdicts:
                 continue
             verifier = verifiers[row.verifier]
-            scoring = verifier.score(row.sample().heard_by(verifier))
+            sample = row.sample().heard_by(verifier)
+            try:
+                scoring = verifier.score(sample)
+            except Exception as error:  # a boundary, as for those that are awaited
+                scoring = failed(row.verifier, error)
             if isinstance(scoring, Verdict):
                 verdicts[place] = scoring
                 on_verdict(row, scoring)
@@ -330,15 +336,17 @@ async def score_rows(
     finally:
         for task in waiting:
             task.cancel()
+        # whoever called closes the verifiers next
+        await asyncio.gather(*waiting, return_exceptions=True)
     return [verdicts[place] for place in range(len(rows))]
 
 
 async def _some(waiting: set[asyncio.Task[None]], when: str) -> set[asyncio.Task[None]]:
     """Wait for some of the tasks, raise what ended one, and return those that go on."""
-    ended, rest = await asyncio.wait(waiting, return_when=when)
+    ended, going = await asyncio.wait(waiting, return_when=when)
     for task in ended:
         task.result()
-    return rest
+    return going
 
 
 async def _awaited(row: AnswerRow, scoring: Any) -> Verdict:

@@ -9,6 +9,7 @@ is known about the program.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Protocol, TypedDict, Unpack, runtime_checkable
@@ -43,7 +44,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """The limits of a run.
 
     Raises:
-        ValueError: a limit is not above 0.
+        ValueError: a limit is not above 0, or has no end.
     """
 
     timeout_s: float = 10.0
@@ -61,8 +62,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         for name in ("timeout_s", "cpu_s", "memory_bytes", "output_bytes", "compile_s"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be above 0, got {getattr(self, name)!r}")
+            if not 0 < (limit := getattr(self, name)) < math.inf:
+                wanted = "finite" if limit == math.inf else "above 0"
+                raise ValueError(f"{name} must be {wanted}, got {limit!r}")
 
 
 DEFAULT_LIMITS = Limits()

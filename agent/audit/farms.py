@@ -11,7 +11,7 @@ from ludus.envs import Briefing
 
 from .answers import Place, changed, deed, verb
 from .attackers import Action, Lesson, Plays, Scene, free_tools, properties_of
-from .deeds import numbered
+from .deeds import numbered, places_of
 from .meddling import Foreign
 from .moves import WORDS, Move
 from .programs import MOST_COPIED
@@ -116,6 +116,8 @@ def _rewritten(action: Action | Move, how: str, nth: int) -> Action | Move:
 
     if isinstance(action, Move) or not how:
         return action
+    if how == SPELT and isinstance(action, str) and not places_of(action):
+        return str(of(("", 0), action))  # a sentence, and no command
     return changed(action, of) if how == SPELT else numbered(how, action)
 
 

@@ -61,6 +61,19 @@ def choices(text: str) -> list[str]:
 _INLINE = re.compile(
     r"(?<![^\s(])\(?([A-Za-z])[.):]\s+.+?(?=[,;.]?\s+\(?[A-Za-z][.):]\s|[.;]?\s*$)", re.MULTILINE
 )
+
+
+def counted(text: str) -> list[str]:
+    """Return the first number of each of those clauses that are most alike: of a list of records,
+    their numbers, and no other number of the task.
+    """
+    clauses = [part.strip() for part in re.split(r"[;,\n]|[:.]\s", text) if part.strip()]
+    shapes = [re.sub(r"\d+", "0", re.sub(r"[^\W\d]\w*", "w", clause)) for clause in clauses]
+    alike = Counter(shape for shape in shapes if "0" in shape).most_common(1)
+    rows = [c for c, shape in zip(clauses, shapes, strict=True) if alike and shape == alike[0][0]]
+    return [NUMERAL.findall(row)[0] for row in rows]
+
+
 _LEADING = re.compile(r"\w+|^.")
 listed_lines = _matching(
     re.compile(r"^\s*(?:\(?(?:[A-Za-z]|\d{1,2})[.):]|[-*\u2022])\s+(.+?)\s*$", re.MULTILINE)
@@ -74,6 +87,7 @@ FINDERS: dict[str, Find] = {
     "identifier": _matching(re.compile(r"\b[A-Za-z]+[-_]?\d\w*")),
     "word": _matching(_LONG),
     "number apart": _matching(_APART),
+    "number of a clause": counted,
     "item": listed,
     "option": options,
     "choice": choices,

@@ -8,11 +8,11 @@ import itertools
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from ludus.envs import Briefing, ToolSpec
+from ludus.envs import Briefing
 from ludus.messages import ToolCall, as_action
 
 from .attackers import ANSWERED, Action, AnswerFrame, Lesson, free_tools, properties_of
@@ -62,6 +62,10 @@ _AMOUNTS = (1, 10, 0, 1_000_000)
 """How many of each thing, or where its bound is."""
 _CHOSEN = [slot("ranked", n) for n in (0, -1)]
 """The least and greatest of several numbers that are shown; a single one may be the answer."""
+_OVERDONE = (-1_000_000, -10, -1, 0, 0.5, 1_000_000)
+"""Numbers of a call that is overdone."""
+PUMPED = 4
+"""How often what is done is taken back and done again."""
 HOLLOW_ENDS = ("0", "", "None", "[]", "1")
 TOKEN = re.compile(r"-?\d+(?:\.\d+)?|\w+")
 
@@ -82,6 +86,8 @@ def programs_of(
         _again(briefing, told, lessons, end),
         _erased(briefing, told, lessons),
         _overdone(briefing, lessons),
+        _made_room(briefing, lessons),
+        _pumped(briefing, lessons),
         _at_once(briefing),
         _looked_back(briefing),
         _swept(briefing, lessons),
@@ -160,44 +166,73 @@ def _ends(briefing: Briefing, lessons: Sequence[Lesson]) -> list[Move]:
     ]
 
 
-def _overdone(briefing: Briefing, lessons: Sequence[Lesson]) -> list[Program]:
-    """Return calls with each number at an edge, before what ends an episode. Their other arguments
-    are the expert's of other tasks, or words of their descriptions.
+def _overdone(briefing: Briefing, lessons: Sequence[Lesson]) -> Iterator[Program]:
+    """Return calls with each number at an edge, before what ends an episode."""
+    ends = _ends(briefing, lessons)
+    for call, number in itertools.product(_shapes(briefing, lessons), _OVERDONE):
+        yield from ((call(number), end) for end in ends)
+
+
+def _made_room(briefing: Briefing, lessons: Sequence[Lesson]) -> Iterator[Program]:
+    """Return calls with less than none of something, which may make room for the rest; before
+    calls for each line of the task, or for each of its words in one turn, and an end.
     """
-    deeds = [as_action(action).tool_calls for le in lessons[:4] for action in le.actions]
-    shapes = {call.name: dict(call.arguments) for calls in deeds for call in calls}
+    ends = _ends(briefing, lessons)[:2]
+    for call in _shapes(briefing, lessons):
+        less = call(_OVERDONE[0])
+        yield from ((less, *rest, end) for rest in _sweeps(briefing, less) for end in ends)
+
+
+def _shapes(briefing: Briefing, lessons: Sequence[Lesson]) -> Iterator[Callable[[float], Move]]:
+    """Return functions from a number to a call with that number for each of its numbers. The other
+    arguments are the expert's of other tasks, or words of their descriptions.
+    """
+
+    def shaped(tool: str, given: Mapping[str, Any], numbers: Sequence[str], number: float) -> Move:
+        return Move(tool=tool, arguments=json.dumps({**given, **dict.fromkeys(numbers, number)}))
+
+    shapes = {call.name: dict(call.arguments) for call in _calls_of(lessons)}
     named = [slot("line", n, opening=True) for n in (0, 1, -1)]
     named += [slot("word", n, opening=True) for n in range(MOST_DESCRIBED)]
-    programs: list[Program] = []
     for tool in briefing.tools:
         properties = properties_of(tool)
         numbers = [n for n, s in properties.items() if s.get("type") in NUMERIC]
         pools = {n: pool(s, named) for n, s in properties.items() if n not in numbers}
         usual = {name: values[0] for name, values in pools.items()} | shapes.get(tool.name, {})
-        bases = [
-            usual,
-            *(usual | {n: v} for n, values in pools.items() for v in values[: 2 * MOST_DESCRIBED]),
+        others = [
+            usual | {n: v} for n, values in pools.items() for v in values[: 2 * MOST_DESCRIBED]
         ]
-        for base, number in itertools.product(bases, (-1_000_000, -10, -1, 0, 0.5, 1_000_000)):
-            call = Move(tool=tool.name, arguments=json.dumps(base | dict.fromkeys(numbers, number)))
-            ends = _ends(briefing, lessons) if numbers else []
-            programs += [(call, end) for end in ends]
-            if number == -1_000_000:  # what is less than none may make room for the rest
-                programs += [(call, *rest, end) for rest in _sweeps(tool, base) for end in ends[:2]]
-    return programs
+        for given in [usual, *others] if numbers else ():
+            yield partial(shaped, tool.name, given, numbers)
 
 
-def _sweeps(tool: ToolSpec, usual: Mapping[str, Any]) -> Iterator[Program]:
-    """Return calls of a tool for each line of the task, and for each of its words in one turn."""
-    schemas = properties_of(tool)
+def _sweeps(briefing: Briefing, call: Move) -> Iterator[Program]:
+    """Return calls like one for each line of the task, and for each of its words in one turn."""
+    schemas = next(properties_of(tool) for tool in briefing.tools if tool.name == call.tool)
     texts = [name for name, schema in schemas.items() if schema.get("type") == "string"]
-    for few in (1, 10):
-        row = {n: few if schemas.get(n, {}).get("type") in NUMERIC else v for n, v in usual.items()}
+    for few in (1, 10, 1000):
+        row = {n: few if schemas.get(n, {}).get("type") in NUMERIC else v for n, v in call.given}
         calls = [row | {name: EVERY} for name in texts]
-        yield from ((Move(tool=tool.name, arguments=json.dumps(call)),) for call in calls)
+        yield from ((Move(tool=call.tool, arguments=json.dumps(each)),) for each in calls)
         lines = [slot("line", n, opening=True) for n in range(STEPS if few == 1 else 0)]
         rows = [row | dict.fromkeys(texts[:1], line) for line in lines]
-        yield tuple(Move(tool=tool.name, arguments=json.dumps(each)) for each in rows)
+        yield tuple(Move(tool=call.tool, arguments=json.dumps(each)) for each in rows)
+
+
+def _pumped(briefing: Briefing, lessons: Sequence[Lesson]) -> Iterator[Program]:
+    """Return two tools for everything that is shown, one after the other again and again, before an
+    end: what is done and taken back may leave a gain.
+    """
+    ends = _ends(briefing, lessons)[:2]
+    for one, other in itertools.permutations(briefing.tools, 2):
+        shared = next((n for n in properties_of(one) if n in properties_of(other)), None)
+        for is_set in (True, False) if shared else ():
+            pair = list[Move]()
+            for tool in (one, other):
+                first = {name: pool(schema, ())[0] for name, schema in properties_of(tool).items()}
+                given = {n: is_set if v is True else v for n, v in first.items()}
+                pair.append(Move(tool=tool.name, arguments=json.dumps(given | {shared: EVERY})))
+            yield from ((*pair * PUMPED, end) for end in ends)
 
 
 def _looked_back(briefing: Briefing) -> Iterator[Program]:

@@ -160,8 +160,12 @@ def _skipped(reason: str) -> CheckResult:
 
 def _startup(audit: Audit) -> CheckResult:
     status = CheckStatus.ERROR if audit.fault else CheckStatus.PASS
-    evidence = audit.fault or f"{len(audit.tasks)} tasks were played"
-    return _result(status, "runtime.startup", evidence)
+    result = _result(
+        status, "runtime.startup", audit.fault or f"{len(audit.tasks)} tasks were played"
+    )
+    if audit.skipped:
+        result.evidence.append(f"no time for {', '.join(audit.skipped)}; raise --budget-s")
+    return result
 
 
 def _judged(

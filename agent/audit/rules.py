@@ -50,8 +50,10 @@ MOST_ANSWERS, MOST_USUAL, GIVEN_AWAY, MOST_WORDS = 6, 0.7, 0.85, 5
 """Answers that words may give away, the largest share of one of them, the share of lessons that the
 words have to answer, and how many words there may be.
 """
-MOST_COLUMNS = 9
-"""Pieces of a row of which one may tell the right row."""
+BEFORE, MOST_AROUND = (3, 6, 12), 24
+"""Signs before an answer that are the same in all texts, and pairs of what is around answers."""
+MOST_COLUMNS, FEWEST_ROWS = 9, 3
+"""Pieces of a row of which one may tell the right row, and rows of which one is no sign."""
 SUPERLATIVE = r"\b(?:(?!test|rest|inter|for)\w{2,}[^aeu\s]est|least|most|best|maxim\w+|minim\w+)\b"
 """Words that ask for the row with the most or least of something."""
 _TELLING = re.compile(r"[a-z]+(?:'[a-z]+)?")
@@ -338,7 +340,7 @@ def _learned(
     best: tuple[float, str, Rule] | None = None
     plain = [(text, plain_of(answer)) for text, answer in known]
     for name, rule, words in RULES if len({answer for _, answer in known}) > 2 else ():
-        if RuleKind.of(name) is not kind or any(re.search(word, told) for word in words):
+        if RuleKind.of(name) is not kind or any(re.search(rf"\b{word}", told) for word in words):
             continue
         share = sum(plain_of(core(rule(text))) == answer for text, answer in plain) / len(known)
         if share >= LEAST_SHARE and (best is None or share > best[0]):
@@ -346,14 +348,67 @@ def _learned(
     if best is not None:
         return best[1], best[2]
     if kind in pieces:
-        return None
+        return _between(known) if kind is RuleKind.PIECE else None
     return (
-        _counted(known, told)
+        _odd_row(known, told)
+        or _counted(known, told)
         or _giveaways(known)
         or _looked_up(known, told)
         or _placed(known, told, core)
         or _keyed(known, told)
     )
+
+
+def _between(known: Sequence[tuple[str, str]]) -> tuple[str, Rule] | None:
+    """Return the rule that the answer stands between the same signs, first or last in the text
+    (Kushmerick, "Wrapper induction: efficiency and expressiveness", 2000).
+    """
+
+    def between(left: str, right: str, place: int, text: str) -> str:
+        parts = [part.partition(right) for part in f"{text}\n".split(left)[1:]]
+        found = [head for head, sign, _ in parts if sign]
+        return found[place] if found else ""
+
+    around = Counter[tuple[str, str]]()
+    for text, answer in known:
+        for match in re.finditer(re.escape(answer), text) if answer else ():
+            ends = f"{text}\n"[match.end() :]
+            starts = {text[: match.start()][-before:] for before in BEFORE}
+            around.update((start, ends[:after]) for start in starts - {""} for after in (1, 2))
+    least, best = LEAST_SHARE * len(known), dict[str, tuple[int, Rule]]()
+    for (left, right), times in around.most_common(MOST_AROUND):
+        for place in (0, -1) if times >= least else ():
+            rule = partial(between, left, right, place)
+            count = sum(plain_of(rule(text)) == plain_of(answer) for text, answer in known)
+            best[f"what stands between {left!r} and {right!r} as it is"] = count, rule
+    name = max(best, key=lambda name: best[name][0], default="")
+    return (name, best[name][1]) if name and best[name][0] >= least else None
+
+
+def _odd_row(known: Sequence[tuple[str, str]], told: str) -> tuple[str, Rule] | None:
+    """Return the rule that the answer stands in the only row that has another word at a place where
+    all others are alike, which is no word of the task.
+    """
+
+    def row_of(place: int, cell: int, text: str) -> tuple[str, ...]:
+        rows = [row for row in compared(text) if len(row) > max(place, cell)]
+        kinds = Counter(row[place] for row in rows)
+        alone = [value for value, times in kinds.items() if times == 1]
+        is_odd = len(alone) == 1 and len(kinds) == 2 and len(rows) > FEWEST_ROWS
+        return next((row for row in rows if is_odd and row[place] == alone[0]), ())
+
+    def cell_of(place: int, cell: int, text: str) -> str:
+        row = row_of(place, cell, text)
+        return row[cell] if row else ""
+
+    words = {*WORD.findall(told)}
+    for place, cell in itertools.permutations(range(MOST_COLUMNS), 2):
+        rule = partial(cell_of, place, cell)
+        right = [text for text, answer in known if plain_of(rule(text)) == plain_of(answer)]
+        signs = {row_of(place, cell, text)[place].casefold() for text in right if rule(text)}
+        if len(right) >= LEAST_SHARE * len(known) and signs.isdisjoint(words):
+            return f"cell {cell} of the row that is alone with its word at {place}", rule
+    return None
 
 
 def _counted(known: Sequence[tuple[str, str]], told: str) -> tuple[str, Rule] | None:

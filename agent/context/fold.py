@@ -120,6 +120,9 @@ def _return(call: ToolCall, view: Sequence[Message]) -> Handled:
     reason = call.error or text_missing(call, "message")
     if branch is None:
         reason = "there is no branch to return from"
+    elif not reason and call.arguments["message"].startswith((OPENED, REFUSED)):
+        # Branches are counted by their results, which must not read like these.
+        reason = "the message has to say what was found out"
     if reason or branch is None:
         return refuse([call], reason)
     opened_by = view[branch - 1].tool_calls[0]

@@ -136,7 +136,7 @@ class MemoryFolder:
     def _view(self, command: ViewFile) -> str:
         path = _folder_or_file(command.path)
         if path not in self.files:
-            entries = [line for line in self.listing().splitlines() if _is_below(line, path)]
+            entries = [line for line in self.listing().split("\n") if _is_below(line, path)]
             if not entries and path != ROOT:
                 raise ToolError(f"there is nothing at {path}")
             return "\n".join([f"{path}:", *entries]) if entries else f"{path} is empty"

@@ -14,6 +14,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -91,17 +92,18 @@ class ConversationReader:
             UnusableRow: the row has none, or one that nothing can be learned from.
         """
         tools = tools_of(row.get("tools"))
-        listed = next((row[key] for key in _CONVERSATIONS if row.get(key) is not None), None)
-        if listed is not None:
-            messages, first = self.messages(listed, row), 0
+        learned = next((row[key] for key in _CONVERSATIONS if row.get(key) is not None), None)
+        first = 0
+        if learned is not None:
+            messages = self.messages(learned, row)
         elif "completion" in row:
-            asked = self.prompt(row)
-            messages, first = [*asked, *self.answer(row["completion"], row)], len(asked)
+            asked, learned = self.prompt(row), row["completion"]
+            messages, first = [*asked, *self.answer(learned, row)], len(asked)
         else:
-            messages, first = _question_and_answer(row), 0
+            messages = _question_and_answer(row)
         said = with_system(messages, row)
-        first += len(said) - len(messages) if first else 0
-        given = () if listed is None else untrained(listed, len(said) - len(messages))
+        first += len(said) - len(messages)
+        given = untrained(learned, first)
         # What stands behind the last turn of the assistant is answered by nobody.
         while said and said[-1].role is not Role.ASSISTANT:
             said.pop()
@@ -211,11 +213,12 @@ class ConversationReader:
             raise UnusableRow(f"with images at an address: nothing is fetched from {given[:40]!r}")
         path = self.folder / given
         try:
+            if path.exists() and not path.is_file():
+                raise ValueError("it is no file")  # a pipe or a device would have no end
             return ImagePart(data=path.read_bytes())
-        except OSError as error:
-            raise UnusableRow(f"with images that are gone: {given!r}, {error.strerror}") from None
-        except ValueError as error:  # a path with a null byte
-            raise UnusableRow(f"with images that are gone: {given!r}, {error}") from None
+        except (OSError, ValueError) as error:  # also a path with a null byte
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise UnusableRow(f"with images that are gone: {given!r}, {reason}") from None
 
 
 def refuse_unlearnable(conversation: Conversation) -> None:
@@ -239,7 +242,7 @@ def refuse_unlearnable(conversation: Conversation) -> None:
             if faults := [call.error for call in message.tool_calls if call.error]:
                 raise UnusableRow(f"with a call that cannot be read: {faults[0]}")
             if message.tool_calls and place + 1 < len(messages):
-                _refuse_unanswered(message, messages[place + 1 :])
+                _refuse_unpaired(message, messages[place + 1 :])
         elif message.role is Role.TOOL and (
             before is None or (before.role is not Role.TOOL and not before.tool_calls)
         ):
@@ -251,16 +254,20 @@ def refuse_unlearnable(conversation: Conversation) -> None:
 
 def _refuse_marks(mark: re.Match[str] | None) -> None:
     if mark:
-        told = next((part for part in mark.groups() if part), mark[0]).strip()
-        raise UnusableRow(f"already written in a chat template: {told!r}")
+        text = next((part for part in mark.groups() if part), mark[0]).strip()
+        raise UnusableRow(f"already written in a chat template: {text!r}")
 
 
-def _refuse_unanswered(message: Message, after: Sequence[Message]) -> None:
-    results = [each for each in after[: len(message.tool_calls)] if each.role is Role.TOOL]
-    named = {call.id for call in message.tool_calls if call.id}
+def _refuse_unpaired(message: Message, after: Sequence[Message]) -> None:
+    """Refuse calls without results, and results without calls."""
+    calls = message.tool_calls
+    results = list(takewhile(lambda each: each.role is Role.TOOL, after))
+    if len(results) > len(calls):
+        raise UnusableRow("with a result that no call asked for")
+    named = {call.id for call in calls if call.id}
     answered = {each.tool_call_id for each in results if each.tool_call_id}
-    if len(results) < len(message.tool_calls) or (named and answered and named != answered):
-        name = message.tool_calls[len(results) - len(message.tool_calls)].name
+    if len(results) < len(calls) or (named and answered and named != answered):
+        name = calls[len(results) - len(calls)].name
         raise UnusableRow(f"with a call without a result: {name!r}")
 
 
@@ -321,7 +328,8 @@ def untrained(rows: object, offset: int) -> tuple[int, ...]:
     for place, row in enumerate(rows if isinstance(rows, Sequence) else ()):
         if not isinstance(row, Mapping):
             continue
-        marks = [row[key] for key in ("train", "training", "weight") if row.get(key) is not None]
+        fields = ("train", "training", "weight")
+        marks = [row[key] for key in fields if not _is_gap(row.get(key))]
         if any(mark not in (0, 1) for mark in marks):
             raise UnusableRow(f"with a weight of a turn that is neither 0 nor 1: {marks[0]!r}")
         if row.get("train_detail") or row.get("training_detail"):

@@ -434,10 +434,11 @@ class Maths(TextEnv):
         verifier_options: Mapping[str, Any] | None = None,
     ) -> None:
         check_shares(validation, test)
+        files = ProblemFiles(
+            source=source, test_source=test_source, seed=seed, validation=validation, test=test
+        )
         self.problems: ProblemSet[MathsProblem] | GeneratedMathsProblems = (
-            ProblemFiles(
-                source=source, test_source=test_source, seed=seed, validation=validation, test=test
-            ).load(MathsRows(question=question, answer=answer))
+            files.load(MathsRows(question=question, answer=answer))
             if source
             else GeneratedMathsProblems()
         )

@@ -1,9 +1,11 @@
 """Reports with citations about a fictional world, whose truth is known exactly.
 
-A sentence is about the first name in it. It states a fact if it is about the fact's subject and
-names the fact's value, or the other way round. Any other name or number in it is a false claim,
-unless it is true of what the sentence is about. What is true of things that nobody asked about
-costs as much: else a report that pastes every page which was found would be a perfect one.
+A sentence is about the page that it cites and names, or else about the first name in it. It states
+a fact if it is about the fact's subject, names the fact's value and says how the two are related,
+or the other way round. Any other name or number in it is a false claim, unless it is true of what
+the sentence is about, and so is a value that is said to be related in another way. What is true of
+things that nobody asked about costs as much: else a report that pastes every page which was found
+would be a perfect one.
 
     user       Write a short report on what is known about Tisenmar Mills and the founder of
                Tisenmar Mills.
@@ -20,6 +22,7 @@ from __future__ import annotations
 
 import random
 import re
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -33,14 +36,23 @@ from ludus.verdict import Verdict
 
 from ..protocol import Briefing, Info, TextEnv
 from ..tools import tool
-from .fiction import OUTGOING, Entity, EntityKind, World, build_world
+from .fiction import (
+    ATTRIBUTES,
+    NUMBERS,
+    OUTGOING,
+    RELATIONS,
+    Entity,
+    EntityKind,
+    World,
+    build_world,
+)
 from .search.documents import shown
 from .search.retrievers import fictional_index
 
 FEWEST_FACTS = 3
 """Least number of facts on the first page of a topic."""
 
-_NUMBERS = {
+_NUMBER_PHRASES = {
     EntityKind.PERSON: "the year of birth of {}",
     EntityKind.TOWN: "the population of {}",
     EntityKind.COMPANY: "the founding year of {}",
@@ -57,6 +69,8 @@ class TopicFact:
     about: str
     """The relation in words, for people."""
     value: str
+    relation: str
+    """The name of the relation, or of the attribute whose number is the value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +86,19 @@ class Topic:
 def facts_of(entity: Entity) -> list[TopicFact]:
     """Return the facts that the page of an entity states of the entity itself."""
     facts = [
-        TopicFact(entity.name, relation.phrase.format(entity.name), entity.links[relation.name])
+        TopicFact(
+            entity.name,
+            relation.phrase.format(entity.name),
+            entity.links[relation.name],
+            relation.name,
+        )
         for relation in OUTGOING[entity.kind]
         if relation.name in entity.links
     ]
     if entity.number is not None:
-        subject = _NUMBERS[entity.kind].format(entity.name)
-        facts.append(TopicFact(entity.name, subject, str(entity.number)))
+        subject = _NUMBER_PHRASES[entity.kind].format(entity.name)
+        attribute = NUMBERS[entity.kind].name
+        facts.append(TopicFact(entity.name, subject, str(entity.number), attribute))
     return facts
 
 
@@ -154,50 +174,152 @@ class ReportReading:
 
 def read_report(text: str, topic: Topic, world: World) -> ReportReading:
     """Compare a report with the truth. Text beyond 20,000 characters counts for nothing."""
-    names, true_values = _true_values(
-        world.seed, sum(entity.kind == "person" for entity in world.entities.values())
-    )
-    topic_facts = {(fact.subject, fact.value) for fact in topic.facts}
-    stated_facts, cited, false = (
-        set[tuple[str, str]](),
-        set[tuple[str, str]](),
-        set[tuple[str, str]](),
-    )
+    people = sum(entity.kind is EntityKind.PERSON for entity in world.entities.values())
+    names, known_facts = _known(world.seed, people)
+    topic_facts = {(fact.subject, fact.value, fact.relation) for fact in topic.facts}
+    stated_facts, cited = set[tuple[str, str, str]](), set[tuple[str, str, str]]()
+    false = set[tuple[str, str]]()
     for sentence in _SENTENCES.split(text[:MAX_REPORT_CHARS]):
         citations = [title.strip() for title in _CITED.findall(sentence)][:MAX_CITATIONS]
-        words = _CITED.sub(" ", sentence)
-        named_names = names.findall(words)
-        if not named_names:
+        claim = ReportClaim(_CITED.sub(" ", sentence), names, world)
+        if not claim.named:
             continue
-        about = named_names[0]
-        for value in {*named_names[1:], *_NUMBER.findall(words)} - {about}:
-            forwards = {(name, value) for name in (about, *citations)}
-            true = {
-                (name, other)
-                for name, other in {*forwards, (value, about)}
-                if other in true_values.get(name, ())
-            }
+        about = next((title for title in citations if title in claim.named), claim.named[0])
+        for value in claim.values - {about}:
+            pairs = {(name, value) for name in (about, *citations)} | {(value, about)}
+            true = {pair: known_facts[pair] for pair in pairs if pair in known_facts}
             # A page is no subject: a pasted "This person was born in ..." says of whom by its
             # citation alone, and is no sentence of a report.
-            stated = {pair for pair in true & topic_facts if about in pair}
+            said = {pair: claim.relations(*pair) for pair in true if about in pair}
+            right = {
+                (*pair, relation)
+                for pair, relations in said.items()
+                for relation in relations.intersection(true[pair])
+            }
+            stated = right & topic_facts
             stated_facts |= stated
-            cited |= {pair for pair in stated if pair[0] in citations}
-            if not any(name in topic.pages for pair in true for name in pair):
+            cited |= {fact for fact in stated if fact[0] in citations}
+            says_else = any(said.values()) and not right
+            if says_else or not any(name in topic.pages for pair in true for name in pair):
                 false.add((about, value))
     return ReportReading(len(stated_facts), len(topic.facts), len(false), len(cited))
 
 
 @lru_cache(maxsize=4)
-def _true_values(seed: int, people: int) -> tuple[re.Pattern[str], Mapping[str, frozenset[str]]]:
-    """Return a pattern of all names of a world, and the values that are true of each name."""
+def _known(seed: int, people: int) -> tuple[re.Pattern[str], Mapping[tuple[str, str], list[str]]]:
+    """Return a pattern of all names of a world, and the relations that hold of a name and a
+    value.
+    """
     world = build_world(seed, people)
     longest_first = sorted(world.entities, key=len, reverse=True)
     names = re.compile(r"(?<!\w)(?:" + "|".join(map(re.escape, longest_first)) + r")(?!\w)")
-    true_values = {
-        name: frozenset(fact.value for fact in facts_of(entity))
-        for name, entity in world.entities.items()
-    }
-    return names, true_values
+    known_facts: dict[tuple[str, str], list[str]] = {}
+    for entity in world.entities.values():
+        for fact in facts_of(entity):
+            known_facts.setdefault((fact.subject, fact.value), []).append(fact.relation)
+    return names, known_facts
+
+
+_FOUNDED = r"found|establish|start|creat|set up|since|dat(?:es|ing)|began|begun|launch|form"
+_WORDS_OF = {
+    "born_in": r"born|birth|native|hail|com(?:es|ing) from|came from|is from|origin|home\s?town",
+    "employer": r"work|employ|job|staff|hire|serv|compan",
+    "spouse": r"spouse|marri|marry|husband|wife|wed|partner",
+    "mentor": r"mentor|taught|teach|tutor|pupil|student of|disciple|prot[eé]g|train|guid|under",
+    "studied_at": r"stud|degree|graduat|alumn|attend|educat|school|universit|enrol|train",
+    "born": r"born|birth|b\.|year",
+    "lies_in": r"lie|lying|locat|situat|region|part of|belong|sit|(?:town|city|place) (?:in|of)",
+    "mayor": r"mayor|led|lead|head|govern|run",
+    "population": r"populat|people|inhabit|resident|home|citizen|live|soul|hous",
+    "capital": r"capital|govern|administ|rul",
+    "seat": r"seat|run from|based|headquarter|locat|situat|operat|offic|sit",
+    "founder": r"found|establish|start|creat|set up|launch|form",
+    "founded": rf"{_FOUNDED}|business|exist|year",
+    "campus": r"campus|teach|locat|situat|based|sit|lie|found in",
+    "rector": r"rector|head|led|lead|run|govern",
+    "opened": rf"open|door|{_FOUNDED}|year",
+    "author": r"author|writ|wrote|pen|(?:book|novel|work) by\b",
+    "publisher": r"publish|brought out|bring|brings|print|issu|releas",
+    "published": r"publish|appear|came out|come|releas|print|issu|brought out|writ|year|dat",
+}
+"""The beginnings of words that say how a subject and a value are related, by relation."""
+_SAYS = {name: re.compile(rf"(?<!\w)(?:{words})", re.I) for name, words in _WORDS_OF.items()}
+_TARGETS: dict[str, EntityKind | None] = {
+    **{relation.name: relation.target for relation in RELATIONS},
+    **{attribute.name: None for attribute in ATTRIBUTES},
+}
+"""The kind of the values of each relation; None for numbers."""
+_PLACED = frozenset({"lies_in", "capital", "seat", "campus"})
+"""Relations that a preposition before the value says as well, as in `a school in Merow`."""
+_REACH = 8
+"""How many words before a value it may go with; bounds the cost of a long sentence."""
+_PREPOSITION = re.compile(r"\b(?:in|at|of|from)\s+(?:the\s+)?$", re.I)
+
+
+class ReportClaim:
+    """A sentence that says how names and numbers are related.
+
+    A value goes with the word next before it, as in `founded by Runa Larley in 1893`. A word that
+    cannot go with a value of this kind, and has another, is passed over: in `studied under Runa
+    Larley at Bemford College` the college goes with `studied`. Where no word is left before, the
+    value goes with the next one behind.
+
+    Args:
+        words: the sentence without its citations.
+        names: a pattern of all names of the world.
+        world: the world, which knows of what kind a name is.
+    """
+
+    def __init__(self, words: str, names: re.Pattern[str], world: World) -> None:
+        self._world = world
+        self.named = names.findall(words)
+        # Names are made of words such as Academy, which relate nothing.
+        self._masked = names.sub(lambda name: "_" * len(name[0]), words)
+        found = [*names.finditer(words), *_NUMBER.finditer(self._masked)]
+        self._values = sorted((value.start(), value[0]) for value in found)
+        self.values = {value for _, value in self._values}
+
+    def relations(self, subject: str, value: str) -> set[str]:
+        """Return the relations that the sentence says `value` has to `subject`, of those that
+        something may have to a thing of this kind.
+        """
+        kind = self._world.entities[subject].kind
+        words, with_value, said = self._words_about(kind), set[int](), set[str]()
+        for place, other in self._values:
+            if other == subject:
+                continue
+            goes_with = self._word_of(words, with_value, place, other)
+            if other == value:
+                said |= goes_with
+                if _PREPOSITION.search(self._masked[:place]):
+                    said |= _PLACED & {relation.name for relation in OUTGOING[kind]}
+        return said
+
+    def _words_about(self, kind: EntityKind) -> dict[int, set[str]]:
+        """Return the relations that each relating word may mean, by its place, in order."""
+        words: dict[int, set[str]] = {}
+        relations = [relation.name for relation in OUTGOING[kind]]
+        for relation in [*relations, *([NUMBERS[kind].name] if kind in NUMBERS else [])]:
+            for found in _SAYS[relation].finditer(self._masked):
+                words.setdefault(found.start(), set()).add(relation)
+        return dict(sorted(words.items()))
+
+    def _word_of(
+        self, words: Mapping[int, set[str]], with_value: set[int], place: int, value: str
+    ) -> set[str]:
+        """Return the relations of the word that the value at `place` goes with, which is added to
+        `with_value` if it can go with such a value; empty without a word.
+        """
+        kind = None if value.isdigit() else self._world.entities[value].kind
+        starts = list(words)
+        behind = bisect_left(starts, place)
+        for start in reversed(starts[max(0, behind - _REACH) : behind]):
+            fitting = {relation for relation in words[start] if _TARGETS[relation] == kind}
+            if fitting or start not in with_value:
+                with_value.update([start] if fitting else [])
+                return fitting or words[start]
+        with_value.update(starts[behind : behind + 1])
+        return words[starts[behind]] if behind < len(starts) else set()
 
 
 MAX_QUERY_CHARS = 1_000

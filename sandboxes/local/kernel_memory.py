@@ -53,7 +53,7 @@ def held_by(pids: list[int]) -> int:
             # A process can make its own /proc folder unreadable (PR_SET_DUMPABLE). So that this
             # saves nothing, every descriptor that it may have is charged as a socket.
             hidden += DESCRIPTORS_UNCOUNTED
-        except OSError:
+        except (FileNotFoundError, ProcessLookupError):
             continue
     total += sum(buffers.values()) + hidden * _socket_bytes()
     return total + _locks(pids) * LOCK_BYTES + _mappings(pids) * MAPPING_BYTES
@@ -121,7 +121,7 @@ def _mappings(pids: list[int]) -> int:
     for pid in pids:
         try:
             pages = int(Path(f"/proc/{pid}/statm").read_bytes().split()[0])
-        except (OSError, IndexError):
+        except (FileNotFoundError, ProcessLookupError, IndexError):
             continue
         pages_by_pid[pid] = pages
     if sum(min(pages, _max_mappings()) for pages in pages_by_pid.values()) * MAPPING_BYTES <= (
@@ -136,7 +136,7 @@ def _counted_mappings(pid: int) -> int:
         return Path(f"/proc/{pid}/maps").read_bytes().count(b"\n")
     except PermissionError:  # The process made itself unreadable: see `held_by`.
         return _max_mappings()
-    except OSError:
+    except (FileNotFoundError, ProcessLookupError):
         return 0
 
 

@@ -12,17 +12,22 @@ from pathlib import Path
 from ludus.errors import ConfigError
 
 _SYSTEM_FOLDERS = ("bin", "lib", "lib32", "lib64", "libexec", "include", "share")
+_INSTALLED = ("site-packages", "dist-packages")
 
 
 def readable_places() -> list[str]:
     """Return the paths every program may read: system programs and libraries, and this
-    interpreter's.
+    interpreter's, without what is installed beside its standard library.
     """
     system = [f"/usr/{name}" for name in _SYSTEM_FOLDERS]
     if sys.base_prefix == "/usr":
         return [place for place in system if os.path.isdir(place)]
     library = sysconfig.get_config_var("LDLIBRARY") or ""
-    places = [os.path.realpath(sys.executable), sysconfig.get_path("stdlib")]
+    # Installed packages may lie within the standard library's folder, ludus with the answers of
+    # its environments among them.
+    modules = sorted(Path(sysconfig.get_path("stdlib")).iterdir())
+    places = [os.path.realpath(sys.executable)]
+    places += [str(path) for path in modules if path.name not in _INSTALLED]
     places += [str(path) for path in Path(sys.base_prefix, "lib").glob(f"{library}*") if library]
     return [place for place in [*system, *places] if os.path.exists(place)]
 

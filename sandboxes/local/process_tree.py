@@ -13,6 +13,10 @@ from pathlib import Path
 from . import kernel_memory
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_GONE = (FileNotFoundError, ProcessLookupError)
+"""What reading of a process raises that has ended. Anything else, such as no descriptor left, must
+not pass for a process that uses nothing.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +41,7 @@ def children_of(parent: int) -> list[int]:
     """Return the pids of the children of `parent`, or an empty list if `parent` has ended."""
     try:
         text = Path(f"/proc/{parent}/task/{parent}/children").read_text()
-    except OSError:
+    except _GONE:
         return []
     return [int(pid) for pid in text.split()]
 
@@ -57,7 +61,7 @@ def threads_of(pid: int) -> int:
     """Return the number of threads of a process, or 0 if the process has ended."""
     try:
         return len(os.listdir(f"/proc/{pid}/task"))
-    except OSError:
+    except _GONE:
         return 0
 
 
@@ -71,7 +75,7 @@ def usage(pids: list[int]) -> TreeUsage:
         try:
             stat = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
             memory += _resident_bytes(pid)
-        except OSError:
+        except _GONE:
             continue
         cpu += sum(int(ticks) for ticks in stat[11:15])
         cpu_times[pid, int(stat[19])] = sum(int(ticks) for ticks in stat[11:13]) / _TICKS_PER_S
@@ -89,7 +93,8 @@ def _resident_bytes(pid: int) -> int:
 
 
 def _sum_of_lines(path: str, kinds: tuple[bytes, ...]) -> int:
-    lines = (line for line in Path(path).read_bytes().splitlines() if line.startswith(kinds))
+    # The name that a process gave itself may hold a carriage return, and then a line of its own.
+    lines = (line for line in Path(path).read_bytes().split(b"\n") if line.startswith(kinds))
     return sum(int(line.split()[1]) << 10 for line in lines)
 
 
@@ -114,7 +119,7 @@ def waited_s(pids: list[int]) -> float:
                 waited = max(
                     waited, int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
                 )
-        except OSError:
+        except _GONE:
             continue
     return waited
 
@@ -123,7 +128,7 @@ def runnable(pids: list[int]) -> int:
     """Return how many threads of the processes run on a core or wait for a core."""
     count = 0
     for pid in pids:
-        with suppress(OSError):
+        with suppress(*_GONE):
             for task in os.listdir(f"/proc/{pid}/task"):
                 status = Path(f"/proc/{pid}/task/{task}/stat").read_bytes()
                 count += status.rpartition(b")")[2].split()[0] == b"R"
@@ -143,8 +148,8 @@ def shared_out(pids: list[int]) -> int:
             total += _sum_of_lines(f"/proc/{pid}/smaps_rollup", kinds)
             total += _sum_of_lines(f"/proc/{pid}/status", (b"VmPTE:",))
         except PermissionError:
-            with suppress(OSError):
+            with suppress(*_GONE):
                 total += _resident_bytes(pid)
-        except OSError:
+        except _GONE:
             continue
     return total + kernel_memory.held_by(pids)

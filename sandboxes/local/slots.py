@@ -60,7 +60,8 @@ class Slot:
                 answer = await self._loop.sock_recv(self._control, 4096)
         except (OSError, TimeoutError) as error:
             await self.close()
-            raise SlotLost(f"the slot did not start: {error or type(error).__name__}") from error
+            reason = str(error) or type(error).__name__
+            raise SlotLost(f"the slot did not start: {reason}") from error
         if answer != READY:
             await self.close()
             raise SlotLost(

@@ -183,7 +183,7 @@ class _Way:
                 except (BadRequest, EgressRefused, OSError) as error:
                     # An HTTP response tells the program why the connection was refused.
                     status = next(status for kind, status in _STATUS if isinstance(error, kind))
-                    body = f"{error or 'no answer in time'}\n".encode("utf-8", "replace")
+                    body = f"{str(error) or 'no answer in time'}\n".encode("utf-8", "replace")
                     headers = f"HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\n"
                     headers += f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
                     writer.write(headers.encode() + body)

@@ -32,6 +32,17 @@ _NAME = re.compile(r"(?i)(?:^|[_.-])(?:token|key|secret|password|passwd)$")
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"]+")
 
 
+def _refuse_unsendable(text: str, holder: str) -> None:
+    """Refuse a secret that no HTTP header can carry, here and not where it is sent, since clients
+    show the header that they refuse.
+    """
+    if not (text.isascii() and text.isprintable()):
+        raise ConfigError(
+            f"{holder} holds a line end or another character that no HTTP header can carry; tokens "
+            "and keys are printable ASCII"
+        )
+
+
 class Secret:
     """A text that is never shown.
 
@@ -39,7 +50,8 @@ class Secret:
         text: the secret itself, or `env:NAME`; empty is not a secret.
 
     Raises:
-        ConfigError: the text begins with `env:`, and no variable can have the name behind it.
+        ConfigError: the text begins with `env:`, and no variable can have the name behind it; or it
+            holds what no header can carry, such as the line end of a file.
     """
 
     __slots__ = ("_text",)
@@ -51,6 +63,7 @@ class Secret:
                 "a secret that begins with env: names an environment variable, such as "
                 "env:MY_TOKEN; what follows env: here is no name of letters, digits and _"
             )
+        _refuse_unsendable(text, "a secret")
         self._text = text
 
     @classmethod
@@ -67,7 +80,8 @@ class Secret:
         """Return the text itself.
 
         Raises:
-            ConfigError: the secret is `env:NAME`, and that variable is not set, or is empty.
+            ConfigError: the secret is `env:NAME`, and that variable is not set, is empty, or holds
+                what no header can carry.
         """
         match = _REFERENCE.fullmatch(self._text)
         if match is None:
@@ -78,6 +92,7 @@ class Secret:
                 f"{self._text} is asked for, but the environment variable {match[1]} is "
                 f"{'not set' if text is None else 'empty'}; export {match[1]} and try again"
             )
+        _refuse_unsendable(text, f"the environment variable {match[1]}")
         return text
 
     def __bool__(self) -> bool:

@@ -265,6 +265,26 @@ def test_a_move_is_changed_in_one_piece_or_joined_to_another() -> None:
     assert calls == {'{"who": "bob", "much": 3}', '{"who": "ann", "much": -1}'}
 
 
+def test_what_is_taken_back_is_done_again_and_less_than_none_makes_room() -> None:
+    kinds = {"buy": {"thing": "string", "cheaply": "boolean"}, "give_back": {"thing": "string"}}
+    kinds["staff"] = {"work": "string", "hours": "integer"}
+    tools = [
+        ToolSpec(
+            name=name,
+            description=name,
+            parameters={"properties": {n: {"type": kind} for n, kind in given.items()}},
+        )
+        for name, given in kinds.items()
+    ]
+    close = assistant("", [ToolCall(name="close", arguments={})])
+    lessons = [Lesson("t0", "?", (close,))]
+    programs = {described(program) for program in programs_of(Briefing(tools=tools), [], lessons)}
+    pair = "buy(thing=<every>, cheaply=True); give_back(thing=<every>)"
+    assert f"{'; '.join([pair] * 4)}; close()" in programs
+    less = "staff(work=<word 3 of the task>, hours=-1000000)"
+    assert f"{less}; staff(work=<every>, hours=1000); close()" in programs
+
+
 def test_tasks_with_equal_features_and_equal_answers_are_a_rule() -> None:
     rng = random.Random(5)
     names = ["".join(rng.choice("abcdefgh") for _ in range(rng.randint(3, 8))) for _ in range(40)]
@@ -333,6 +353,49 @@ def test_a_key_that_gives_the_answer_of_its_line_and_the_most_central_option_are
     assert rule[1](new) == answer
 
 
+def test_an_answer_between_equal_signs_is_a_rule() -> None:
+    rng = random.Random(8)
+    words = ["amber", "basket", "canyon", "dragon", "ember", "falcon", "garden", "hammer"]
+
+    def entry() -> tuple[str, str]:
+        plain = " ".join(rng.sample(words, 3))
+        return f"{rng.randint(0, 9)} letters are right: {rng.choice(words)} (it is {plain})", plain
+
+    openings, answers = zip(*(entry() for _ in range(12)), strict=True)
+    text, answer = entry()
+    rule = rule_from([*zip(openings, answers, strict=True)], "", str, RuleKind.PIECE)
+    assert rule is not None
+    assert rule[1](text) == answer
+    others = [*answers[1:], answers[0]]
+    assert rule_from([*zip(openings, others, strict=True)], "", str, RuleKind.PIECE) is None
+
+
+def test_the_least_number_of_records_and_the_odd_row_are_rules() -> None:
+    rng = random.Random(9)
+
+    def deed() -> tuple[str, str]:
+        numbers = rng.sample(range(1000, 9999), 5)
+        rows = (f"{number} {name}" for number, name in zip(numbers, "ABCDE", strict=True))
+        return f"Deed {rng.randint(10, 99)}. Firms: {'; '.join(rows)}", str(min(numbers))
+
+    def memo() -> tuple[str, str]:
+        numbers = rng.sample(range(100, 999), 8)
+        kept = rng.choice(numbers)
+        states = (
+            f"{n} by {rng.choice('ABCDE')}, {'held' if n == kept else 'filed'}" for n in numbers
+        )
+        return "\n".join(states), str(kept)
+
+    kinds = ((deed, "Follow the sold household.", RuleKind.RANK), (memo, "", RuleKind.GIVEAWAY))
+    for draw, told, kind in kinds:
+        known = [draw() for _ in range(20)]
+        new, answer = draw()
+        rule = rule_from(known, told, str, kind)
+        assert rule is not None
+        assert rule[1](new) == answer
+    assert rule_from(known, "Seek what is held.", str, RuleKind.GIVEAWAY) is None  # the task
+
+
 def test_help_texts_refusals_and_edges_of_calls_are_tried() -> None:
     rows = "  walk PLACE     goes there\nwarp <n> - for builders\n* scan: looks"
     texts = {move.text for move in moves_of(Briefing(), ["A room.", rows], [])}
@@ -396,6 +459,9 @@ def test_what_the_expert_does_is_generalised_and_repeated() -> None:
     go = "go <number -1 of the task>"
     assert {f"{go}; lift it", f"{go}; done", f"{go}; lift it (6 times); done"} <= programs
     assert Farm(0, between=Move("drop")) in farms_of(lessons[0], [Move("drop")])
+    told = [Lesson("t0", "?", ("Ann receives salt.", "done"), rewards=(0.2, 0.0))]
+    spelt = Farm(0, alone=True, how="spelt", times=2).actions(told[0])
+    assert spelt[1:3] == ["ann receives salt.", "ANN RECEIVES SALT."]
     row = Farm(0, between=1).actions(lessons[0])
     assert row[:5] == ["go 31", "lift it", "go 31", "lift it", "go 31"]
     assert row[-2:] == ["lift it", "done"]

@@ -201,6 +201,33 @@ def test_a_full_disk_is_told_once_and_lines_come_again(
     ]
 
 
+def test_a_log_that_cannot_be_opened_again_goes_on_trying(tmp_path: Path) -> None:
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    log = AccessLog(str(folder / "access.jsonl"))
+    log.start(ServerMetrics())
+    line = AccessLine(method="GET", route="/", status=200, ms=1.0)
+    folder.rename(tmp_path / "moved")
+    log.reopen()
+    log.write(line)
+    waits_until(lambda: log.dropped == 1)
+    folder.mkdir()
+    log.write(line)
+    log.close()
+    assert len(lines(folder / "access.jsonl")) == 1
+    assert not lines(tmp_path / "moved" / "access.jsonl")
+
+
+def test_a_path_that_is_no_text_does_not_end_the_log(tmp_path: Path) -> None:
+    log = AccessLog(str(tmp_path / "access.jsonl"))
+    log.start(ServerMetrics())
+    for session in ("a\udcff", "b"):
+        log.write(AccessLine(method="GET", route="/", status=200, ms=1.0, session=session))
+    log.close()
+    written = (tmp_path / "access.jsonl").read_text().splitlines()
+    assert [json.loads(each)["session"] for each in written] == ["a\udcff", "b"]
+
+
 def test_a_log_that_is_behind_drops_lines_and_counts_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

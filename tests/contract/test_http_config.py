@@ -50,6 +50,8 @@ def test_the_file_gives_defaults_and_the_command_line_wins(config: Path) -> None
     assert options.access_log == str(config.parent / "access.jsonl")
     assert options.roster == config.parent / "servers"
     assert options.token.reveal() == "secret"
+    config.write_text(CONFIG + 'uds = ""\n')
+    assert not read_options(["--config", str(config)]).uds  # as where it is not named
     options = read_options(["maths", f"--config={config}", "--max-sessions", "7", "--port=0"])
     assert options.names == ("maths",)
     assert (options.max_sessions, options.step_timeout_s, options.port) == (7, 20.0, 0)

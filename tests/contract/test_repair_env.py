@@ -70,6 +70,14 @@ def test_the_expert_is_right_on_every_difficulty_and_doing_nothing_is_not() -> N
         bench.gym.close()
 
 
+def test_a_command_reads_no_package_that_is_installed_beside_the_interpreter() -> None:
+    """Else it reads there, in ludus, the functions of its task as they were before they broke."""
+    bench = Bench()
+    folder = "$(python -c 'import sysconfig; print(sysconfig.get_path(\"purelib\"))')"
+    assert "No such file" in bench.call("run", command=f"ls {folder}")
+    bench.gym.close()
+
+
 def test_files_are_listed_read_and_written() -> None:
     bench = Bench()
     listed = bench.call("list_files")

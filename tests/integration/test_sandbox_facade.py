@@ -52,6 +52,8 @@ def test_a_fork_has_a_sandbox_of_its_own() -> None:
 def test_limits_that_cannot_be_are_refused_and_not_replaced() -> None:
     with pytest.raises(ValueError, match="cpu_s must be above 0, got 0"):
         ludus.sandboxes.execute("print(1)", cpu_s=0)
+    with pytest.raises(ValueError, match="timeout_s must be finite, got inf"):
+        ludus.sandboxes.execute("while True: pass", timeout_s=float("inf"))
 
 
 class Stuck(ludus.sandboxes.Sandbox):

@@ -108,7 +108,7 @@ class _Run:
         try:
             code = self._drive()
         except BaseException as error:
-            self.board.enter(f"failed: {error or type(error).__name__}")
+            self.board.enter(f"failed: {str(error) or type(error).__name__}")
             raise
         self.board.enter("ended" if not code else "stopped")
         return code

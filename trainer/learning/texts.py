@@ -15,6 +15,7 @@ like any other row, at the temperature of sampling, so that ranks and packing ne
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -95,7 +96,7 @@ class GivenTexts:
             return len(ids) - sum(token in self.ends for token in ids[-1:])
         until = place + len(self.marker)
         counts = range(len(ids) + 1)
-        return next(count for count in counts if len(self.decode(ids[:count])) >= until)
+        return bisect_left(counts, until, key=lambda count: len(self.decode(ids[:count])))
 
 
 def texts_of(needs: frozenset[str]) -> frozenset[str]:

@@ -67,10 +67,14 @@ class PlanFacts:
 
     @property
     def turns(self) -> int:
-        """The most turns of an episode; a context manager may add a summary to each."""
-        own = self.opening.briefing.max_turns or SPANS
-        managed = self.config.context.manager != "none" and own < SPANS
-        return self.config.rollout.max_turns or (2 * own if managed else own)
+        """The most turns of an episode, by the environment and the settings; a context manager may
+        add a summary to each turn of the environment.
+        """
+        own, bound = self.opening.briefing.max_turns, self.config.rollout.max_turns
+        if not own:
+            return bound or SPANS
+        spans = own if self.config.context.manager == "none" else 2 * own
+        return min(bound, spans) if bound else spans
 
     @property
     def most_tokens(self) -> int:

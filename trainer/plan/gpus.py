@@ -1,9 +1,10 @@
 """How fast GPUs train and sample a model, predicted from their data sheets, not measured.
 
-    training    F t / (s C) seconds for t tokens of a rank, F = 6 A FLOPs a token forward and back,
-                2 A more for each pass without gradient, and 12 L H c of attention over c tokens;
-                but at least the time in which FSDP moves 8 P bytes for each pass: the weights in
-                bfloat16 twice, the gradient in float32 once (arXiv 2304.11277, section 3)
+    training    F t / (s C) seconds for t tokens of a rank, F = 6 A FLOPs a token forward and back
+                in each epoch, with 12 L H c of attention over c tokens, and 2 A for each pass
+                without gradient; but at least the time in which FSDP moves 8 P bytes for each pass
+                with one: the weights in bfloat16 twice, the gradient in float32 once (arXiv
+                2304.11277, section 3)
     sampling    a step of n rows takes 2 P / (g d B) + n (k c / (g d B) + 2 A / (g s C)) seconds:
                 the weights are read once, keys and values of each row, and each row is computed
 
@@ -130,7 +131,9 @@ class ModelRates:
         """Mean number of tokens of a finished row."""
         return self.config.prompt_tokens + self.answer
 
-    def training(self, ranks: int, tokens_per_pass: int, *, scored: int = 0) -> float:
+    def training(
+        self, ranks: int, tokens_per_pass: int, *, scored: int = 0, epochs: int = 1
+    ) -> float:
         """Return how many sampled tokens ranks train per second.
 
         Args:
@@ -138,14 +141,15 @@ class ModelRates:
             tokens_per_pass: tokens of a forward and backward pass of a rank.
             scored: number of further passes without gradient over the same tokens, such as those of
                 a reference model.
+            epochs: how often a step uses every token.
         """
-        trainer = self.config.trainer
-        per_token: float = (6 + 2 * scored + 2 * trainer.checkpoint_layers) * self.active
-        per_token += 12 * self.layers * self.hidden * self.row / 2
+        learned: float = (6 + 2 * self.config.trainer.checkpoint_layers) * self.active
+        learned += 12 * self.layers * self.hidden * self.row / 2
+        per_token = epochs * learned + 2 * scored * self.active
         computing_s = tokens_per_pass * per_token / (self.config.training_share * self.gpu.flops)
         within = ranks <= self.config.gpus_per_node
         link = self.gpu.link if within else min(self.gpu.link, self.config.node_gb_s * GB)
-        moved_s = 8 * self.total * (ranks - 1) / ranks / link
+        moved_s = epochs * 8 * self.total * (ranks - 1) / ranks / link
         # A row is computed with its prompt, which the rows of a group share.
         share = self.answer / (self.answer + self.config.prompt_tokens / self._group)
         return ranks * tokens_per_pass * share / max(computing_s, moved_s)

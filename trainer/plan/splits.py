@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 
 from ludus.errors import ConfigError
 
+from ..learning.credit import Asked
 from ..models.loading import outline_model
 from ..models.tiny import find_model
 from ..recipes.recipe import load_recipe
-from ..recipes.resolution import resolve
+from ..recipes.resolution import plan_updates, resolve
 from ..settings.plan import PlanConfig
 from .dry_run import Lines, RunPlan, cluster_lines, sized
 from .gpus import GB, MOST_ROWS, EngineRate, ModelRates
@@ -90,6 +91,17 @@ class Splits:
         model = replace(config.model, dtype=dtype, device="auto", float32_head=exact)
         rollout = replace(config.rollout, group_size=recipe.sampling.group_size)
         self.config = replace(config, model=model, rollout=rollout, engine="vllm")
+        trainer, tasks = config.trainer, rollout.tasks_per_step
+        plan = plan_updates(self.algorithm, groups=tasks, wanted=trainer.updates_per_step)
+        self.updates = plan.settings
+        asked = Asked.of(self.algorithm, self.updates, tracked=recipe.sampling.tracker is not None)
+        self.scored = sum(
+            (
+                "ref_logp" in self.algorithm.needs,
+                *(asked.old, asked.entropy, asked.proxies, asked.proxy, asked.values),
+            )
+        )
+        """Number of passes without gradient over the tokens of a step."""
         self.outline: PreTrainedModel = outline_model(find_model(config.model.path))
         self.rates = ModelRates.of(self.outline, self.config)
 
@@ -165,11 +177,12 @@ class Splits:
         self, ranks: int, engines: int, engine: EngineRate, free: int, *, shared: bool = False
     ) -> Split:
         tokens = pass_tokens(self.config, self.outline, ranks=ranks, free=free, device="cuda")
-        scored = "ref_logp" in self.algorithm.needs
         rollouts = self.config.rollout.tasks_per_step * self.config.rollout.group_size
-        # A rank has no more in a pass than its share of a step.
-        each = max(1, rollouts * self.rates.row // ranks)
-        training = self.rates.training(ranks, min(tokens, each), scored=scored)
+        # A rank has no more in a pass than its share of an update.
+        each = max(1, rollouts * self.rates.row // (ranks * self.updates.splits))
+        training = self.rates.training(
+            ranks, min(tokens, each), scored=self.scored, epochs=self.updates.epochs
+        )
         return Split(ranks, engines, engine, shared, free, tokens, training)
 
 

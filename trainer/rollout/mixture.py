@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack
 from typing import Any
 
 import msgspec
@@ -58,6 +59,8 @@ class MixedSource:
         self._weights = {each.title: each.weight for each in environments}
         self._seed, self._evaluated = seed, evaluated
         self._drawn: dict[str, list[tuple[str, int]]] = {}
+        self._counts: dict[str, dict[str, int]] = {}
+        """How many tasks of each environment are drawn, by split."""
         self._orders: dict[tuple[str, str], Iterator[int]] = {}
         self._drawing = asyncio.Lock()
 
@@ -84,15 +87,15 @@ class MixedSource:
 
     async def tasks(self, split: str, indices: Sequence[int]) -> list[Task]:
         """Return the tasks at `indices` of the mixed split."""
-        found: list[Task] = []
+        tasks: list[Task] = []
         for index in indices:
             name, place = await self._at(split, index)
             (task,) = await self.sources[name].tasks(split, [place])
             problem = f"{name}{BETWEEN}{task.problem}" if task.problem else ""
-            found.append(
+            tasks.append(
                 msgspec.structs.replace(task, id=f"{name}{BETWEEN}{task.id}", problem=problem)
             )
-        return found
+        return tasks
 
     async def size(self, split: str) -> int | None:
         """Return None, since finite splits begin again; 0 where an environment has no task."""
@@ -118,31 +121,31 @@ class MixedSource:
         return total
 
     async def close(self) -> None:
-        """Close the sessions and connections of all environments."""
-        for source in self.sources.values():
-            await source.close()
+        """Close the sessions and connections of all environments, though one may fail to close."""
+        async with AsyncExitStack() as closing:
+            for source in self.sources.values():
+                closing.push_async_callback(source.close)
 
     async def _at(self, split: str, index: int) -> tuple[str, int]:
         """Return the environment and the place in its split of the mixture's task `index`."""
         async with self._drawing:
             drawn = self._drawn.setdefault(split, [])
             while len(drawn) <= index:
-                name = self._next(split, drawn)
+                name = self._next(split)
                 if (split, name) not in self._orders:
                     size = await self.sources[name].size(split)
                     self._orders[split, name] = order(size, self._seed)
                 drawn.append((name, next(self._orders[split, name])))
+                self._counts[split][name] += 1
         return drawn[index]
 
-    def _next(self, split: str, drawn: Sequence[tuple[str, int]]) -> str:
+    def _next(self, split: str) -> str:
         """Return the environment that is furthest behind its share; the first of several."""
         held_out = split == self._evaluated
         weights = dict.fromkeys(self._weights, 1.0) if held_out else self._weights
-        total, count = sum(weights.values()), len(drawn) + 1
-        taken = dict.fromkeys(weights, 0)
-        for name, _ in drawn:
-            taken[name] += 1
-        return max(weights, key=lambda name: weights[name] / total * count - taken[name])
+        counts = self._counts.setdefault(split, dict.fromkeys(weights, 0))
+        total, count = sum(weights.values()), sum(counts.values()) + 1
+        return max(weights, key=lambda name: weights[name] / total * count - counts[name])
 
 
 class MixedSession:
@@ -211,9 +214,10 @@ class MixedExperts:
             await expert.check(split)
 
     async def close(self) -> None:
-        """Close the environments."""
-        for expert in self._experts.values():
-            await expert.close()
+        """Close the environments, though one may fail to close."""
+        async with AsyncExitStack() as closing:
+            for expert in self._experts.values():
+                closing.push_async_callback(expert.close)
 
 
 def refuse_mixture(environments: Sequence[EnvironmentConfig], *, env: str, agent: str) -> None:

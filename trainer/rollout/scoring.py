@@ -45,7 +45,9 @@ PART_OF = ":"
 MAX_ASKED_AGAIN = 2
 """Number of times that an unavailable verifier is asked again about one answer."""
 BACKOFF_S = 0.5
-"""Mean wait in seconds before the second request; the wait before the third is twice as long."""
+"""Least wait in seconds before the second request, and twice as long before the third; up to half
+of that is added at random.
+"""
 _turns = itertools.count()
 RETRIES, GAVE_UP = "verifier_retries", "verifier_gave_up"
 """Metrics of a trajectory: how often its verifiers were asked again, and whether in vain."""
@@ -271,7 +273,9 @@ def _add(trajectory: Trajectory, weighted: WeightedVerifier, verdict: Verdict) -
     if verdict.turn_rewards:
         for turn, earned in zip(turns, verdict.turn_rewards, strict=True):
             turn.reward += weighted.weight * earned
-    name = weighted.name if weighted.name not in before.parts else f"reward:{weighted.name}"
+    name = weighted.name
+    while name in before.parts:
+        name = f"reward:{name}"
     inner = {f"{name}{PART_OF}{part}": value for part, (value, _) in verdict.parts.items()}
     trajectory.verdict = Verdict.of(
         total,

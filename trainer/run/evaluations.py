@@ -165,7 +165,8 @@ class Evaluations:
                 f"the evaluation of step {self._started} still runs at step {step}, where the next "
                 "one is due: that one starts late. Raise eval.every, or lower eval.tasks"
             )
-            self._saver.tell(step, "evaluation_late", late)
+            if not self._late:  # once, and not at every step until it has ended
+                self._saver.tell(step, "evaluation_late", late)
             self._late = True
             return
         # The weights of an evaluation that had not ended are gone where a later step is continued.

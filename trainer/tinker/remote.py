@@ -33,6 +33,7 @@ from ludus.agent.images import PlacedImage
 from ludus.background import on_background, run_on_loop
 from ludus.errors import ConfigError, UpdateRefused
 
+from ..algorithms.masked import blank
 from ..config import TrainConfig
 from ..learning.credit import Asked
 from ..learning.guard import told
@@ -71,8 +72,7 @@ def refuse_local(config: TrainConfig, algorithm: Algorithm, updates: UpdateSetti
         raise ConfigError(
             f"recipe {algorithm.recipe.name!r} reads {' and '.join(unmet)}, and a learner "
             f"elsewhere ({config.learner}) computes log-probabilities alone: take one that reads "
-            "no more, "
-            "such as grpo, dapo, cispo, gspo or rloo"
+            "no more, such as grpo, dapo, cispo, gspo or rloo"
         )
     trainer, lora = config.trainer, config.trainer.lora
     settings = {
@@ -354,8 +354,8 @@ class RemoteWriter:
         path = run_on_loop(self.learner.client.save(kept.rpartition("/")[2]))
         if path != kept:
             raise OSError(f"the server has written {path}, not {kept}")
-        told = {"path": path, "base_model": self.learner.base_model}
-        (folder / FILE).write_text(json.dumps(told), encoding="utf-8")
+        weights = {"path": path, "base_model": self.learner.base_model}
+        (folder / FILE).write_text(json.dumps(weights), encoding="utf-8")
         self.tokenizer.save_pretrained(str(folder))
         if (self.first / "config.json").is_file():
             shutil.copy(self.first / "config.json", folder)
@@ -486,7 +486,7 @@ def _spread(batch: Batch, logprobs: Sequence[Array]) -> Tensor:
     logp = torch.zeros_like(batch.mask)
     for row, values in enumerate(logprobs):
         logp[row, 1 : len(values) + 1] = torch.from_numpy(np.array(values))
-    return logp * batch.mask
+    return blank(logp, batch.mask)
 
 
 def _derived(

@@ -95,10 +95,7 @@ def _problem(row: Mapping[str, Any], answers: Mapping[str, Any], source: str) ->
             if not isinstance(question, list) or not question:
                 raise ConfigError(f"there is no question: {str(question)[:80]!r}")
             turn = question[0] if isinstance(question[0], list) else question
-            messages = [
-                Message(role=Role(message["role"]), content=str(message["content"]))
-                for message in turn
-            ]
+            messages = [_message(message) for message in turn]
         truth = row.get("ground_truth", answers.get(identity))
         if truth is None and not identity.startswith((UNANSWERED, f"live_{UNANSWERED}")):
             raise ConfigError(
@@ -122,6 +119,13 @@ def _problem(row: Mapping[str, Any], answers: Mapping[str, Any], source: str) ->
         )
     except (ConfigError, TypeError, AttributeError, ValueError) as error:
         raise ConfigError(f"{place}: {error}") from None
+
+
+def _message(row: Mapping[str, Any]) -> Message:
+    text = row.get("content")
+    if not isinstance(text, str):
+        raise ConfigError(f"a message needs a role and a text, got {str(row)[:80]!r}")
+    return Message(role=Role(str(row.get("role"))), content=text)
 
 
 MAX_DRAWS = 5_000

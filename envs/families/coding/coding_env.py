@@ -71,10 +71,11 @@ class Coding(TextEnv):
         max_steps: int = 3,
         forms: str = "function,program",
     ) -> None:
+        files = ProblemFiles(
+            source=source, test_source=test_source, seed=seed, validation=validation, test=test
+        )
         self.problems: ProblemSet[CodingProblem] | GeneratedCodingProblems = (
-            ProblemFiles(
-                source=source, test_source=test_source, seed=seed, validation=validation, test=test
-            ).load(CodingRows(shown_tests=shown_tests, compare=compare))
+            files.load(CodingRows(shown_tests=shown_tests, compare=compare))
             if source
             else GeneratedCodingProblems(min_steps=min_steps, max_steps=max_steps, forms=forms)
         )

@@ -11,6 +11,7 @@ outputs never go there.
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 from typing import Any
@@ -94,8 +95,8 @@ class Verilog(TextEnv):
                 f"need {_FEWEST_BITS} <= min_width <= max_width <= {MAX_WIDTH}, got "
                 f"{min_width}, {max_width}"
             )
-        if not timeout_s > 0:
-            raise ConfigError(f"timeout_s must be above 0, got {timeout_s}")
+        if not 0 < timeout_s < math.inf:
+            raise ConfigError(f"timeout_s must be seconds above 0, got {timeout_s}")
         # Raise MissingExtra if programs run on this machine without Icarus Verilog.
         tier = os.environ.get(TIER_VARIABLE) or SLOT_TIERS[0]
         if tier in SLOT_TIERS and shutil.which(PACKAGE, path=ENVIRONMENT["PATH"]) is None:
@@ -106,12 +107,11 @@ class Verilog(TextEnv):
         self.partial = partial
         self.timeout_s = timeout_s
         self.module = Module(_FEWEST_BITS, {})
+        files = ProblemFiles(
+            source=source, test_source=test_source, seed=seed, validation=validation, test=test
+        )
         self.problems: ProblemSet[VerilogProblem] | None = (
-            ProblemFiles(
-                source=source, test_source=test_source, seed=seed, validation=validation, test=test
-            ).load(VerilogRows())
-            if source
-            else None
+            files.load(VerilogRows()) if source else None
         )
         self.problem = VerilogProblem(id="", question="", design="")
 

@@ -75,7 +75,7 @@ class PeerServer:
         except TimeoutError:
             raise self.unavailable(f"no answer to {path} within {self.timeout_s:g} s") from None
         except (aiohttp.ClientError, OSError) as error:
-            raise self.unavailable(f"{path}: {error or type(error).__name__}") from error
+            raise self.unavailable(f"{path}: {str(error) or type(error).__name__}") from error
         if len(content) > MAX_BYTES:
             raise self.failed(f"the answer to {path} is longer than {MAX_BYTES} bytes")
         try:

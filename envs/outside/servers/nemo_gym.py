@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from ludus.errors import ConfigError
-from ludus.messages import Message, Role, ToolCall, tool_result
+from ludus.messages import Message, Role, ToolCall, assistant, tool_result
 from ludus.verdict import Verdict
 
 from ...problem_files import ProblemSet
@@ -97,18 +97,8 @@ class NemoGymClient(TextEnv):
             raise self._server.failed("it has no /seed_session; is it a resources server?")
         if status != 200 or not isinstance(reply, dict):
             raise self._refusal("/seed_session", status, reply)
-        given = self._row["responses_create_params"]
-        tools = [
-            ToolSpec(
-                name=str(tool["name"]),
-                description=str(tool.get("description") or tool["name"]),
-                parameters=tool.get("parameters") or {"type": "object", "properties": {}},
-            )
-            for tool in given.get("tools") or []
-            if tool.get("type") == "function" and tool.get("name") not in _RESERVED
-        ]
+        opening, tools = _opening(self._row["responses_create_params"])
         self._tools = {tool.name for tool in tools}
-        opening = _messages(given.get("input", ""))
         prompts = [message.text for message in opening if message.role is Role.SYSTEM]
         briefing = Briefing(system_prompt="\n\n".join(prompts), tools=tools)
         shown = [message for message in opening if message.role is not Role.SYSTEM]
@@ -219,17 +209,26 @@ def _read_rows(place: str) -> list[NemoRow]:
             "responses_create_params"
         )
     try:
-        lines = [line for line in Path(place).read_bytes().splitlines() if line.strip()]
+        lines = Path(place).read_bytes().splitlines()
     except OSError as error:
         raise ConfigError(f"nemo-gym: data={place!r} cannot be read: {error.strerror}") from None
     rows: dict[str, NemoRow] = {}
     for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
         try:
             row = msgspec.json.decode(line, type=dict[str, Any])
         except msgspec.MsgspecError as error:
             raise ConfigError(f"nemo-gym: {place}:{number} is not a JSON object: {error}") from None
         if not isinstance(row.get("responses_create_params"), dict):
             raise ConfigError(f"nemo-gym: {place}:{number} has no responses_create_params")
+        try:
+            _opening(row["responses_create_params"])
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise ConfigError(
+                f"nemo-gym: {place}:{number}: its input or a tool is none of the Responses API: "
+                f"{type(error).__name__}: {error}"
+            ) from None
         name = hashlib.blake2b(line, digest_size=8).hexdigest()
         rows[name] = NemoRow(name, row)
     if not rows:
@@ -237,16 +236,46 @@ def _read_rows(place: str) -> list[NemoRow]:
     return list(rows.values())
 
 
+def _opening(given: dict[str, Any]) -> tuple[list[Message], list[ToolSpec]]:
+    """Read the messages and the tools of a request."""
+    tools = [
+        ToolSpec(
+            name=str(tool["name"]),
+            description=str(tool.get("description") or tool["name"]),
+            parameters=tool.get("parameters") or {"type": "object", "properties": {}},
+        )
+        for tool in given.get("tools") or []
+        if tool.get("type") == "function" and tool.get("name") not in _RESERVED
+    ]
+    return _messages(given.get("input", "")), tools
+
+
 def _messages(given: Any) -> list[Message]:
-    """Read the input of a Responses request: a text, or messages whose parts are texts."""
+    """Read the input of a Responses request: a text, or messages whose parts are texts, and calls
+    that were made before with their outputs; thoughts are left out.
+    """
     if isinstance(given, str):
         return [Message(role=Role.USER, content=given)]
     messages: list[Message] = []
-    for message in given:
-        content = message.get("content", "")
-        if isinstance(content, list):
-            content = "".join(str(part.get("text", "")) for part in content)
-        messages.append(
-            Message(role=_ROLES.get(message.get("role"), Role.USER), content=str(content))
-        )
+    calls: dict[str, ToolCall] = {}
+    for item in given:
+        match item.get("type", "message"):
+            case "function_call":
+                call = calls[item["call_id"]] = ToolCall(
+                    name=item["name"], arguments=json.loads(item["arguments"]), id=item["call_id"]
+                )
+                messages.append(assistant("", [call]))
+            case "function_call_output":
+                messages.append(tool_result(_text(item["output"]), calls[item["call_id"]]))
+            case "message":
+                role = _ROLES.get(item.get("role"), Role.USER)
+                messages.append(Message(role=role, content=_text(item.get("content", ""))))
+            case _:
+                pass
     return messages
+
+
+def _text(content: Any) -> str:
+    if isinstance(content, list):
+        return "".join(str(part.get("text", "")) for part in content)
+    return str(content)

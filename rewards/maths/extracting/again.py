@@ -106,7 +106,8 @@ _ABOUT = re.compile(r"≈|approx|about|rou|~|ca\.|environ|circa|约|約")
 
 def _reworded(body: str, start: int) -> Again | None:
     """Return the number that a text ends in behind words that only repeat what was said."""
-    joint = _REWORDS.search(body, start)
+    tail = body[start:].lower()
+    joint = _REWORDS.search(body, start) if any(said in tail for said in _REWORDING) else None
     line = body[body.rfind("\n\n", 0, joint.start()) + 1 : joint.start()] if joint else ""
     if joint is None or not _VALUED.search(line):
         return None
@@ -125,14 +126,14 @@ def _reworded(body: str, start: int) -> Again | None:
 
 
 _VALUED = re.compile(r"[\d$√π]")
-_REWORDS = re.compile(
-    r"(?i)[,;.]?\s+(?:that is(?:,| to say)|i\. ?e\.|in other words|put differently|namely"
-    r"|das heißt|d\. ?h\."
-    r"|mit anderen worten|c['’]est-à-dire|autrement dit|soit|es decir|o sea|en otras palabras"
-    r"|ou seja"
-    r"|isto é|em outras palavras|cioè|ossia|in altre parole|vale a dire|то есть|иными словами"
-    r"|другими словами)[,:]?\s+\**"
+_REWORDING = (
+    *("that is,", "that is to say", "i.e.", "i. e.", "in other words", "put differently", "namely"),
+    *("das heißt", "d.h.", "d. h.", "mit anderen worten", "c'est-à-dire", "c’est-à-dire"),
+    *("autrement dit", "soit", "es decir", "o sea", "en otras palabras", "ou seja", "isto é"),
+    *("em outras palabras", "cioè", "ossia", "in altre parole", "vale a dire", "то есть"),
+    *("иными словами", "другими словами"),
 )
+_REWORDS = re.compile(rf"(?i)[,;.]?\s+(?:{'|'.join(map(re.escape, _REWORDING))})[,:]?\s+\**")
 _RESULT = re.compile(r"=\s*[-−]?\d[\d.,]*[\s$]*$")
 _WORD = re.compile(r" [^\W\d_]+")
 _NUMERAL = re.compile(r"[-−]?\d[\d,]*(?:\.\d+)?(?:/\d+)?")

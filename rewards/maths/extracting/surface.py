@@ -48,7 +48,7 @@ _EDGE = re.compile(rf"^[\s{_DECORATION}]+|(?<![\s{_DECORATION}])[\s{_DECORATION}
 _DECORATED = re.compile("(?<=[\\w)}$.]) ?[\u2600-\u2775\u2794\u2b50\U0001f300-\U0001faff]")
 # A full stop ends a sentence unless it closes an abbreviation or an ordinal (`am 8. April`).
 _SENTENCE_END = re.compile(
-    rf"[.!?。\n\\$](?:(?<=[.!?])(?=\s|$|\$\s+[A-Z])(?!(?<=\d\.)\s{NAME})"
+    rf"[.!?。\n\\$](?:(?<=[.!?])(?=\s|$|\$\s+[A-Z])(?!(?<=\.\.\.)\s[a-z])(?!(?<=\d\.)\s{NAME})"
     r"(?<![iI]\.e\.)(?<![eE]\.g\.)(?<!Mr\.)(?<!Mrs\.)(?<!Dr\.)(?<!approx\.)"
     r"|(?<=[。\n])|(?<=\\)\](?=.)|(?<=\$)\$(?=\s*[A-Z]))"
 )
@@ -71,7 +71,7 @@ def surface(body: str) -> str:
         body = _EXCLAIMED.sub(_punctuated, body)
     if "~~" in body:
         body = _STRUCK.sub(_blank, body)
-    if "≠" in body or "\\ne" in body or _EXCLUDES.search(body):
+    if "≠" in body or "\\ne" in body or any(word in body for word in _EXCLUDING):
         body = _PUNCTURED.sub(_punctured, body)
     body = in_signs(body)
     if "[[" in body:
@@ -101,6 +101,7 @@ _GATES = {
     "XOR": "⊕",
 }
 _GATE = re.compile(rf"\b(?:{'|'.join(_GATES)})\b")
+_BINARY = tuple(f" {gate} " for gate, sign in _GATES.items() if sign != "¬")
 _OPERAND = r"(?:\(|(?:NOT|NICHT|NON|НЕ) ){0,5}+[A-Za-z]['′]?(?!\w)\){0,5}"
 _GATED = re.compile(rf"(?<![\w'’]){_OPERAND}(?: (?:X?OR|ODER|OU|ИЛИ|AND|UND|ET|И) {_OPERAND})+")
 """A formula of logic in words, of which `NOT A` alone may be an option that is denied."""
@@ -108,16 +109,21 @@ _GATED = re.compile(rf"(?<![\w'’]){_OPERAND}(?: (?:X?OR|ODER|OU|ИЛИ|AND|UND
 
 def in_signs(text: str) -> str:
     """Return a text with formulas of logic in signs, at the same length."""
+    if not any(gate in text for gate in _BINARY):
+        return text
     return _GATED.sub(
         lambda said: _GATE.sub(lambda word: _GATES[word[0]].ljust(len(word[0])), said[0]), text
     )
 
 
-_EXCEPT = (
-    r"(?:\b(?:ex(?:cept|cluding|cepté|cepto|ceto)|other than|apart from|außer|ohne|sauf|salvo"
-    r"|tranne|eccetto|кроме)\b|除了|除去)(?: (?:for|at|when|für|bei|en|em|pour|para|per|точки))?"
+_EXCLUDING = (
+    *("except", "excluding", "excepté", "excepto", "exceto", "other than", "apart from", "außer"),
+    *("ohne", "sauf", "salvo", "tranne", "eccetto", "кроме", "除了", "除去"),
 )
-_EXCLUDES = re.compile(_EXCEPT)
+_EXCEPT = (
+    rf"(?:\b(?:{'|'.join(_EXCLUDING[:-2])})\b|除了|除去)"
+    r"(?: (?:for|at|when|für|bei|en|em|pour|para|per|точки))?"
+)
 _WITH = (
     r"with|and|where|but|mit|und|aber|wobei|avec|et|où|mais|con|y|donde|pero|com|e|mas|onde|dove|ma"
     r"|при|и|где|но|并且|且|其中|但|ただし|かつ|で|단|그리고"
@@ -154,7 +160,8 @@ def _punctured(match: re.Match[str]) -> str:
 
 _SIGNS = "零一二三四五六七八九"
 _SHARE = re.compile(
-    rf"(?P<whole>\d{{1,4}}|[{_SIGNS}十]|百)\s?(?:分之|分の|분의)\s?(?P<part>\d{{1,4}}|[{_SIGNS}](?![{_SIGNS}十百千万]))"
+    rf"(?P<whole>\d{{1,4}}|[{_SIGNS}十]|百)\s?(?:分之|分の|분의)\s?(?P<part>\d{{1,4}}"
+    rf"|[{_SIGNS}](?![{_SIGNS}十百千万]))"
 )
 """A fraction in the words of Chinese, Japanese or Korean, with the whole first: `3分の1`."""
 
@@ -172,28 +179,59 @@ def _share(match: re.Match[str]) -> str:
 _WARNING = re.compile(
     r"(?is)\n[\s>#*_•-]*(?:(?:an? |the )?(?:common|typical|frequent|usual) (?:mistake|error|pitfall"
     r"|slip|misconception|trap)s?|pitfalls?|watch out|beware|caution"
-    r"|warning)[*_]*:[*_]*\s(?P<said>.+)"
+    r"|warning)[*_]*:[*_]*\s(?P<said>(?:(?!\n\n).)+)\s*$"
 )
-_OWN = re.compile(
-    r"(?i)\b(?:I|my|we|our|answer|actually|should|correction|sorry|wait|boxed|final|hence|so|thus"
-    r"|therefore)\b|####|<"
+_SECTION = re.compile(
+    r"(?is)\n[ \t>#*_]*(?:\W\s)?(?:(?:the )?key (?:takeaways?|points?|ideas?|insights?|concepts?"
+    r"|facts?)|takeaways?"
+    r"|(?:useful |helpful |study )?(?:tips|notes|remarks)|fun facts?|further (?:reading|practice)"
+    r"|why (?:this|it) works|wichtige punkte|merksätze|hinweise|anmerkungen|points? clés?|à retenir"
+    r"|remarques|puntos clave|notas|consejos|pontos[- ]chave|dicas|punti chiave|osservazioni"
+    r"|важные моменты|замечания|要点|关键点|ポイント|핵심 정리)[*_:]*\s*\n(?P<said>.+)$"
 )
+_SIGNED = re.compile(
+    r"(?s)\n[ \t]*(?:(?<=\n\n)(?:—|–|--)\s?(?!(?:So|Hence|Thus|Therefore|Then"
+    r"|Answer)\b)[A-Z][a-z](?P<said>[^\n=$\\:]{1,60})"
+    r"|(?i:(?:(?:best|kind|warm) )?(?:regards|wishes)|sincerely|cheers),\s[^\n=$\\:]{1,40})\s*$"
+)
+_FOOTNOTES = re.compile(
+    r"\n[ \t]*(?:(?:-{3,}|_{3,}|\*{3,})[ \t]*\n\s*)?"
+    r"(?P<said>(?P<mark>\[\^?\w{1,3}\]|\\?\*(?=\s)|[†‡¹²³]|\(\*\)):?[ \t]*(?=[^\W\d_])[^\n]*)\s*$"
+)
+_CORRECTIONS = "I|my|answer|actually|correction|sorry|wait|boxed|final"
+_CORRECTS = re.compile(rf"(?i)\b(?:{_CORRECTIONS})\b|####|<")
+_OWN = re.compile(rf"(?i)\b(?:{_CORRECTIONS}|we|our|should|hence|so|thus|therefore)\b|####|<")
 """Words with which a remark may correct the answer, and is then kept."""
 
 
-def without_warnings(body: str) -> str:
-    """Return the text without a last paragraph that warns of a mistake of others: `*Common
-    mistake:* averaging 15 and 30 gives 22.5`.
+def without_notes(body: str) -> str:
+    """Return the text without what is printed below it and says nothing of the answer: a warning of
+    a mistake of others (`*Common mistake:* ...`), a section of remarks (`Key takeaways`), footnotes
+    and a signature. References to the footnotes become spaces.
     """
-    place = max(0, len(body) - MAX_WARNING)
-    warning = _WARNING.search(body, place)
-    if warning is None or "\n\n" in warning["said"].strip() or _OWN.search(warning["said"]):
-        return body
-    return body[: warning.start()] if body[: warning.start()].strip() else body
+    base = max(0, len(body) - MAX_NOTES)
+    for _ in range(MAX_FOOTNOTES if "\n" in body else 0):
+        found = (form.search(body, base) for form in (_SIGNED, _WARNING, _SECTION, _FOOTNOTES))
+        note = next(filter(None, found), None)
+        above = body[: note.start()] if note else ""
+        own = _CORRECTS if note and note.re is _SECTION else _OWN
+        if note is None or not above.strip() or own.search(note["said"] or ""):
+            break
+        if note.re is _FOOTNOTES:
+            mark = re.escape(note["mark"].strip("\\"))
+            above, references = re.subn(
+                rf"(?<=[\w.,;!?)$])\\?{mark}(?![*\w])", lambda sign: " " * len(sign[0]), above
+            )
+            if references != 1:
+                break
+        body = above
+    return body
 
 
-MAX_WARNING = 400
-"""The characters at the end that are searched for such a paragraph."""
+MAX_NOTES = 600
+"""The characters at the end that are searched for such notes."""
+MAX_FOOTNOTES = 6
+"""The most notes that one text ends in."""
 
 
 def with_dollars(text: str) -> str:
@@ -213,12 +251,16 @@ def with_dollars(text: str) -> str:
     return text.replace("\\(", " $").replace("\\)", "$ ")
 
 
-_AMOUNT = re.compile(r"(?<=\d)[ \xa0]?\$(?=[\s.,;:!?)*}]|\Z)")
+# Both patterns begin with a literal, to which `re` skips fast.
+_AMOUNT = re.compile(r"\$(?:(?<=\d\$)|(?<=\d[ \xa0]\$))(?=[\s.,;:!?)*}]|\Z)")
 """The sign of dollars behind an amount, as no formula ends where none has begun."""
 _IN_PAIRS = re.compile(
     r"(?s)(?:[^$\\]|\\.|\$\$[^$]+\$\$|\$(?:(?!\\[()]|[A-Za-z]{3,} [a-z]{2,})[^$\n])+\$(?!\d))*+\Z"
 )
-_ESCAPED = re.compile(r"(?:\\|left|right|[bB]igg?[lrm]?)\\[()]")
+_ESCAPED = re.compile(
+    r"\\[()](?:(?<=\\..)|(?<=left..)|(?<=right..)|(?<=[bB]ig..)|(?<=[bB]igg..)"
+    r"|(?<=[bB]ig[lrm]..)|(?<=[bB]igg[lrm]..))"
+)
 
 
 def lowered(text: str) -> str:

@@ -52,7 +52,7 @@ _PATTERN = r"""
                 (?:[eE][+-]?\d+(?![A-Za-z]))? )
   | (?P<cmd>    \\[A-Za-z]+\*? )
   | (?P<esc>    \\. )
-  | (?P<foreign> [A-Za-z]*[\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f\u1e00-\u1eff]
+  | (?P<foreign> [A-Za-z]*+[\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f\u1e00-\u1eff]
                 [A-Za-z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f\u1e00-\u1eff]*|[\u0400-\u04ff]+
                 |[\u0600-\u06ff]+|[\u0900-\u0dff]+|[\u0e00-\u0e7f]+
                 |[\u3005\u3040-\u30ff\u4e00-\u9fff]+|[\uac00-\ud7af]+ )

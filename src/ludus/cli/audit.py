@@ -270,8 +270,6 @@ def _show(options: AuditOptions, audited: Audit) -> None:
     for tally in audited.tallies:
         if tally.unplayed:
             console.print(f"{tally.attacker.name}: {tally.unplayed}", markup=False)
-    if audited.skipped:
-        console.print(f"no time for {', '.join(audited.skipped)}; raise --budget-s", markup=False)
     expert = f"the expert earns {audited.oracle:.3f}" if audited.expert else "without an expert"
     console.print(
         f"{report.target}: {report.verdict}; {expert}, "

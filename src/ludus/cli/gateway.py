@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 from urllib.parse import quote
 
 import httpx
+import msgspec
 import tyro
 
 from ludus.agent import ChatPolicy, Sampling
@@ -78,6 +79,20 @@ class InspectOptions:
     """The operator's key, which the gateway printed; best given as LUDUS_TOKEN or env:NAME."""
 
 
+class _InspectedRollout(msgspec.Struct):
+    sampled_tokens: int
+    untrained_tokens: dict[str, int]
+    tree: list[str]
+
+
+class _ErrorText(msgspec.Struct):
+    message: str
+
+
+class _GatewayError(msgspec.Struct):
+    error: _ErrorText
+
+
 def main(arguments: Sequence[str]) -> int:
     """Serve until SIGINT or SIGTERM, or print a rollout; returns 0."""
     if arguments and arguments[0] == "inspect":
@@ -116,7 +131,7 @@ def refuse_unusable(options: GatewayOptions) -> None:
 
 def operator_key(key: Secret) -> str:
     """Return the operator's key that was given; "" if none was."""
-    return key.reveal() or os.environ.get("LUDUS_TOKEN", "")
+    return key.reveal() or Secret(os.environ.get("LUDUS_TOKEN", "")).reveal()
 
 
 def look(arguments: Sequence[str]) -> int:
@@ -130,34 +145,28 @@ def look(arguments: Sequence[str]) -> int:
             example="ludus gateway inspect ro_1f... --url http://127.0.0.1:8010",
         ),
     )
-    if not operator_key(options.key):
+    key = operator_key(options.key)
+    if not key:
         raise ConfigError("--key is missing: the operator's key, which the gateway printed")
-    if not operator_key(options.key).isascii():
-        raise ConfigError("--key holds characters that no key of a gateway has")
     address = f"{options.url.rstrip('/')}/rollouts/{quote(options.rollout, safe='')}"
-    headers = {"Authorization": f"Bearer {operator_key(options.key)}"}
+    headers = {"Authorization": f"Bearer {key}"}
     try:
         reply = httpx.get(address, headers=headers, timeout=30)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise ConfigError(f"--url {options.url}: no gateway answers there ({error})") from None
-    refusal = ""
     try:
-        body = reply.json()
-        if reply.status_code == 200:
-            tree, untrained = body["tree"], body["untrained_tokens"]
-            sampled = body["sampled_tokens"]
-        else:
-            refusal = body["error"]["message"]
-    except (ValueError, KeyError, TypeError):
+        if reply.status_code != 200:
+            refusal = msgspec.json.decode(reply.content, type=_GatewayError).error.message
+            raise ConfigError(f"{options.rollout}: {refusal}")
+        rollout = msgspec.json.decode(reply.content, type=_InspectedRollout)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise ConfigError(
             f"--url {options.url}: what answers there is no gateway (status {reply.status_code})"
         ) from None
-    if refusal:
-        raise ConfigError(f"{options.rollout}: {refusal}")
-    for line in tree:
+    for line in rollout.tree:
         print(line)
-    reasons = ", ".join(f"{count} {why}" for why, count in untrained.items())
-    print(f"{sampled} tokens sampled; not trained: {reasons or 'none'}")
+    reasons = ", ".join(f"{count} {why}" for why, count in rollout.untrained_tokens.items())
+    print(f"{rollout.sampled_tokens} tokens sampled; not trained: {reasons or 'none'}")
     return 0
 
 

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ludus.errors import ConfigError
+from ludus.metrics import replace_file
 from ludus.rewards.judge.caller import JudgeCaller, JudgeServer
 from ludus.rewards.judge.card import JudgeCard
 from ludus.rewards.judge.examine import LABELLED, Examiner, load_labelled
@@ -108,14 +109,21 @@ def main_check(arguments: Sequence[str]) -> int:
     )
     if options.concurrency < 1:
         raise ConfigError(f"--concurrency must be at least 1, got {options.concurrency}")
+    if options.out is not None and not options.out.parent.is_dir():  # before all is asked
+        raise ConfigError(f"--out {str(options.out)!r}: there is no such folder; make it first")
     card = asyncio.run(_examine(options))
     encoded = msgspec.json.format(msgspec.json.encode(card))
-    if options.out is not None:
-        options.out.write_bytes(encoded + b"\n")
     if options.json:
         print(encoded.decode())
     else:
         Console().print(table(card))
+    if options.out is not None:
+        try:
+            replace_file(options.out, encoded + b"\n")
+        except OSError as error:
+            raise ConfigError(
+                f"cannot write --out {str(options.out)!r}: {error.strerror}"
+            ) from None
     return 0
 
 

@@ -198,7 +198,7 @@ def options_in(file: Path) -> ServeOptions:
     """
     table = read_toml(file)
     for name in PATHS:
-        if isinstance(path := table.get(name), str) and path != STDOUT:
+        if isinstance(path := table.get(name), str) and path not in ("", STDOUT):
             table[name] = str(file.absolute().parent / path)
     try:
         return draft(ServeOptions, table)
@@ -230,10 +230,7 @@ def check(options: ServeOptions) -> None:
         raise ConfigError(f"--workers must be at least 1, got {options.workers}")
     if options.ray and options.workers > 1:
         raise ConfigError("--workers are processes of this machine; on Ray there are --replicas")
-    if not re.fullmatch(r"[1-9]\d*\.\.[1-9]\d*", options.replicas) or replicas_of(options) == (
-        0,
-        0,
-    ):
+    if replicas_of(options) == (0, 0):
         raise ConfigError(f"--replicas is LEAST..MOST, such as 1..4, got {options.replicas!r}")
     if options.replica_queue < 1:
         raise ConfigError(f"--replica-queue must be at least 1, got {options.replica_queue}")

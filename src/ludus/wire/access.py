@@ -11,6 +11,7 @@ path that of the route: a token in a path stays out of it.
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import queue
@@ -79,7 +80,10 @@ def encoded(line: AccessLine) -> bytes:
         "ms": round(line.ms, 3),
     }
     shown = {name: value for name, value in fields.items() if value != ""}
-    return msgspec.json.encode(shown) + b"\n"
+    try:
+        return msgspec.json.encode(shown) + b"\n"
+    except UnicodeEncodeError:  # a path may hold bytes that are no text
+        return json.dumps(shown, separators=(",", ":")).encode() + b"\n"
 
 
 class AccessLog:
@@ -159,8 +163,8 @@ class AccessLog:
         data = b"\n" + data if self._is_torn else data
         try:
             if self._stale:
-                self._stale = False
                 file, self._file = self._file, self._open()
+                self._stale = False
                 os.close(file)
             written = os.write(self._file, data)
             self._is_torn = written < len(data)

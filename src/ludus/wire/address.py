@@ -61,7 +61,7 @@ def listen(host: str, port: int) -> socket.socket:
     that connect early wait in the backlog instead of being refused.
 
     Raises:
-        OSError: the port is taken, or the host is not an address of this machine.
+        OSError: the port is taken or no port, or the host is not an address of this machine.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
@@ -69,15 +69,17 @@ def listen(host: str, port: int) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
         listener.listen(BACKLOG)  # with SO_REUSEADDR, only this makes it ours
-    except OSError:
+    except (OSError, OverflowError, TypeError) as error:
         listener.close()
-        raise
+        if isinstance(error, OSError):
+            raise
+        raise OSError(errno.EADDRNOTAVAIL, str(error)) from None  # no port, or no host's name
     listener.setblocking(False)
     return listener
 
 
 def listen_at(path: str) -> socket.socket:
-    """Bind a Unix socket that only this user may use, and return it, listening without blocking. A
+    """Bind a Unix socket for this user alone, and return a socket that listens without blocking. A
     socket that a server has left behind is replaced.
 
     Raises:
@@ -86,7 +88,8 @@ def listen_at(path: str) -> socket.socket:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         with suppress(FileNotFoundError), socket.socket(socket.AF_UNIX) as probe:
-            if probe.connect_ex(path) == 0:
+            probe.setblocking(False)  # a server whose backlog is full would let it wait
+            if probe.connect_ex(path) in (0, errno.EAGAIN):
                 raise OSError(errno.EADDRINUSE, "a server listens there")
             if stat.S_ISSOCK(os.stat(path).st_mode):
                 os.unlink(path)
@@ -140,7 +143,8 @@ def format_served(name: str, arguments: Mapping[str, Any]) -> str:
     ('me/echo-v0', {'n': 2, 'word': 'a b', 'digits': '12'})
 
     Raises:
-        ConfigError: a number is not finite. JSON has none, and it would be read as no value.
+        ConfigError: a value is no plain data, or a number is not finite: JSON has none, and it
+            would be read as no value.
     """
     written: list[str] = []
     for key, value in arguments.items():
@@ -150,8 +154,14 @@ def format_served(name: str, arguments: Mapping[str, Any]) -> str:
             raise ConfigError(
                 f"{name}: argument {key!r} holds a number that is not finite, got {value!r:.80}"
             )
-        text = value if is_plain else msgspec.json.encode(value).decode()
-        written.append(f"{quote(key)}={quote(text, safe='')}")
+        try:
+            text = value if is_plain else msgspec.json.encode(value).decode()
+            written.append(f"{quote(key)}={quote(text, safe='')}")
+        except (TypeError, ValueError) as error:
+            raise ConfigError(
+                f"{name}: argument {key!r} must be plain data (texts, numbers, lists, mappings), "
+                f"got {value!r:.80}: {error}"
+            ) from None
     return f"{name}?{'&'.join(written)}" if written else name
 
 

@@ -175,7 +175,7 @@ class Fleet(Generic[M]):
             try:
                 await self._revive(member, revive)
             except Exception as error:
-                member.why = f"does not come back: {error or type(error).__name__}"
+                member.why = f"does not come back: {str(error) or type(error).__name__}"
                 member.missed += 1
                 member.deaths.append(asyncio.get_running_loop().time())
                 revive = True

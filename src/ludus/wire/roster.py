@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 import socket
 import time
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from ludus.errors import ConfigError
+from ludus.secret import without_credentials
 
 logger = logging.getLogger(__name__)
 DNS, FILE = "dns+", "file:"
@@ -64,14 +66,13 @@ class Roster:
             url = self.given.removeprefix(DNS)
             scheme, host, port = _split(url.rstrip("/"), f"{DNS}{url}")
             try:
-                found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-            except OSError as error:
+                resolved = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            except (OSError, UnicodeError) as error:  # the latter of a name that cannot be
                 raise ConfigError(f"{host!r} in {DNS}{url} does not resolve: {error}") from error
-            hosts = sorted({str(address[0]) for *_, address in found})
+            hosts = sorted({str(address[0]) for *_, address in resolved})
             below = urlsplit(url.rstrip("/")).path
-            return [
-                f"{scheme}://{f'[{one}]' if ':' in one else one}:{port}{below}" for one in hosts
-            ]
+            bracketed = (f"[{address}]" if ":" in address else address for address in hosts)
+            return [f"{scheme}://{address}:{port}{below}" for address in bracketed]
         if not self.given.startswith(FILE):
             return _checked(self.given.split(","), "connect()")
         path = Path(self.given.removeprefix(FILE))
@@ -95,13 +96,12 @@ def _checked(texts: list[str], origin: str) -> list[str]:
 
 def _split(url: str, origin: str) -> tuple[str, str, int]:
     """Return scheme, host and port of an address."""
-    parts = urlsplit(url)
-    try:
+    with suppress(ValueError):  # no number is the port, or a bracket is missing
+        parts = urlsplit(url)
         port = parts.port or (443 if parts.scheme == "https" else 80)
-    except ValueError:
-        port = 0
-    if parts.scheme not in ("http", "https") or not parts.hostname or not port:
-        raise ConfigError(
-            f"{origin}: a server's address looks like http://127.0.0.1:8765, got {url!r}"
-        )
-    return parts.scheme, parts.hostname, port
+        if parts.scheme in ("http", "https") and parts.hostname:
+            return parts.scheme, parts.hostname, port
+    raise ConfigError(
+        f"{origin}: a server's address looks like http://127.0.0.1:8765, got "
+        f"{without_credentials(url)!r}"
+    )

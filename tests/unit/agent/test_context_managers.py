@@ -24,6 +24,7 @@ from ludus.agent.context import (
     Composed,
     ContextManager,
     EngineSummariser,
+    Fold,
     FoldSteps,
     InternalState,
     KeepLast,
@@ -33,14 +34,15 @@ from ludus.agent.context import (
     ReSum,
     Summarize,
 )
+from ludus.agent.context.fold import BRANCH, OPENED, RETURN
 from ludus.agent.context.memagent import split_text
-from ludus.agent.context.protocol import History, tagged
+from ludus.agent.context.protocol import REFUSED, History, tagged
 from ludus.agent.images import PlacedImage
 from ludus.agent.parsing import HermesFormat
-from ludus.envs import EnvSession, TextEnv, tool
+from ludus.envs import EnvSession, TextEnv, ToolSpec, tool
 from ludus.envs.protocol import Reset, Step
 from ludus.errors import ConfigError, RemoteError
-from ludus.messages import Message, assistant, user
+from ludus.messages import Message, ToolCall, assistant, user
 from ludus.trainer.models.tiny import build_tokenizer
 
 END = "<|im_end|>"
@@ -333,6 +335,25 @@ def test_agent_fold_raises_at_nothing_that_a_policy_writes(bad: str) -> None:
     history = History((user("begin"), assistant("a"), user("b")), (1,))
     assert manager.hear(f"<compress>{bad}</compress>c", history) == "c"
     assert manager.opens([], history)[0].text == "Fold.\nStep 1: (nothing was kept)"
+
+
+@pytest.mark.parametrize("said", [OPENED, REFUSED, f"{REFUSED}: not so", "found"])
+def test_no_result_of_a_branch_hides_that_the_branch_was_used(said: str) -> None:
+    manager, view = Fold(max_summaries=2), [user("begin")]
+
+    def call(tool: ToolSpec, **arguments: str) -> str:
+        action = assistant("", [ToolCall(name=tool.name, arguments=arguments)])
+        handled = manager.handle(action, History(tuple(view), view=tuple(view)))
+        assert handled is not None
+        view[:] = handled.messages if handled.reopen else [*view, action, *handled.messages]
+        return view[-1].text
+
+    opened = 0
+    while opened < 5 and "branches are used" not in call(BRANCH, prompt="look"):
+        opened += 1
+        if call(RETURN, message=said) != said:
+            assert call(RETURN, message="found") == "found"
+    assert opened == 2
 
 
 # --- memagent -------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,12 @@ from ludus.agent.data.preferences import PreferenceReader
 from ludus.envs.problem_files import UnusableRow
 from ludus.errors import ConfigError
 from ludus.messages import Message
+from ludus.rewards.rows import image_at
 
 SFT, PAIRS = ConversationReader(Path()), PreferenceReader(Path())
 ASKED, SAID = ("user", "hi"), ("assistant", "yo")
+CALLS = {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": {}}}]}
+RESULT = {"role": "tool", "content": "1"}
 
 
 def user(text: str) -> dict[str, str]:
@@ -101,6 +105,10 @@ def test_conversations(row: dict[str, Any], expected: list[tuple[str, str]]) -> 
             {"messages": [{"role": "agent", "content": "yo"}]},
             "an unknown role: 'agent'; say which it is, such as --fields assistant=agent",
         ),
+        (
+            {"messages": [user("hi"), CALLS, RESULT, RESULT, assistant("yo")]},
+            "with a result that no call asked for",
+        ),
         ({"messages": [user("hi"), assistant("yo", weight=0)]}, "without a turn of the assistant"),
         ({"messages": [user("hi"), assistant("yo", weight=0.5)]}, "neither 0 nor 1: 0.5"),
         (
@@ -121,6 +129,19 @@ def test_turns_that_are_marked_are_given_and_not_learned(mark: str) -> None:
     conversation = SFT.read(row)
     assert [place for place in range(5) if conversation.learns(place)] == [4]
     assert told(conversation.prompt)[-1] == ("user", "again")
+    pair = SFT.read({"prompt": "hi", "completion": row["messages"][1:], "system": "s"})
+    assert [place for place in range(5) if pair.learns(place)] == [4]
+    gap = SFT.read({"messages": [user("hi"), assistant("yo", **{mark: float("nan")})]})
+    assert gap.learns(1)  # a gap in a table marks nothing
+
+
+def test_an_image_without_an_end_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for place in ("pipe", "/dev/zero", "."):
+        with pytest.raises(UnusableRow, match=f"{place}', it is no file"):
+            ConversationReader(tmp_path).image(place)
+        with pytest.raises(ConfigError, match="it is no file"):
+            image_at(tmp_path / place)
 
 
 @pytest.mark.parametrize(

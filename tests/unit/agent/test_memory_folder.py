@@ -38,6 +38,14 @@ def test_folders_are_where_files_are() -> None:
     assert run(files, "view", path="/memories") == "/memories is empty"
 
 
+@pytest.mark.parametrize("mark", ["\u2028", "\x0b", "\r", "\x85"])
+def test_what_other_texts_may_break_lines_at_is_a_letter_of_a_path(mark: str) -> None:
+    files, path = folder(), f"/memories/a{mark}b/c{mark}d"
+    run(files, "create", path=path, file_text="12345")
+    for shown in ("/memories", f"/memories/a{mark}b"):
+        assert run(files, "view", path=shown) == f"{shown}:\n{path} (5 characters)"
+
+
 @pytest.mark.parametrize(
     "path",
     ["/etc/passwd", "/memories/../etc", "../x", "", "/memoriesx/a", "/memories/a\0b", "/memories"],

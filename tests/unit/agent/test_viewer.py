@@ -79,6 +79,18 @@ def test_nothing_anybody_wrote_is_markup(tmp_path: Path) -> None:
     assert "\u2028" not in made.partition("id=boot>")[2]
 
 
+@pytest.mark.parametrize("letter", ["a", "ж", "文", "🜚", "<"])
+def test_a_page_has_no_more_bytes_than_its_limit_whatever_its_letters(
+    tmp_path: Path, letter: str
+) -> None:
+    said = [Turn(observation=[user(letter * 3000)], message=assistant(letter * 3000))]
+    write_episodes(tmp_path / "e.jsonl", [episode(*said) for _ in range(80)])
+    limit = 600_000
+    reader = RunReader(tmp_path / "e.jsonl", "e", None)
+    made = page_of([reader], PageHead(lead=letter * 9000), limit=limit)
+    assert limit * 0.9 < len(made.encode()) <= limit
+
+
 def test_the_page_may_ask_nobody_for_anything(tmp_path: Path) -> None:
     made = page(tmp_path, episode())
     policy = re.search(r'Content-Security-Policy content="([^"]*)"', made)

@@ -11,7 +11,9 @@ import pytest
 
 from ludus.agent import Episode, write_episodes
 from ludus.agent.episodes import INDEX, indexed
+from ludus.agent.viewer.run import RunReader
 from ludus.agent.viewer.store import Store, cache_folder
+from ludus.agent.viewer.views import Runs, view
 
 STEP = "step-000001.jsonl"
 HUGE = 99_999_999_999_999_999_999
@@ -66,6 +68,15 @@ def test_names_and_rollouts_with_numbers_beyond_64_bits_stop_no_reader(tmp_path:
     assert found(store) == ["a"]
     assert store.bad == 2
     assert [one["ordinal"] for one in store.rows("SELECT ordinal FROM rollouts")] == [1]
+
+
+@pytest.mark.parametrize(("most", "shown"), [("", 9), ("4", 4), ("-1", 0)])
+def test_no_bound_of_rollouts_is_none(most: str, shown: int, tmp_path: Path) -> None:
+    row: dict[str, Any] = {"group": 0, "task": "a", "fate": "trained", "step": 1, "started": 1.0}
+    lines = [msgspec.json.encode({**row, "ordinal": number}) for number in range(9)]
+    (run_of(tmp_path, "a") / "rollouts.jsonl").write_bytes(b"\n".join(lines) + b"\n")
+    runs = Runs([RunReader(tmp_path, "run", None)])
+    assert len(view("lanes", runs, {"most": most})["rollouts"]) == shown
 
 
 def test_an_inode_may_take_all_of_64_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

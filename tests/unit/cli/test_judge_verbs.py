@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from ludus.cli.main import main
+
 PAGE = Path(__file__).parents[3] / "docs" / "judges.md"
 
 
@@ -42,3 +44,11 @@ def test_the_first_commands_of_the_page_score_and_measure_a_judge(tmp_path: Path
         judge.terminate()
         judge.wait(30)
         judge.stdout.close()
+
+
+def test_a_card_that_cannot_be_written_is_told_before_anything_is_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "nowhere" / "card.json"
+    assert main(["check-judge", "http://127.0.0.1:1/v1", "--out", str(out)]) == 2
+    assert "there is no such folder" in capsys.readouterr().err

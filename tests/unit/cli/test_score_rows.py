@@ -10,6 +10,8 @@ import pytest
 
 import ludus
 from ludus.cli.main import main
+from ludus.errors import ConfigError
+from ludus.rewards.rows import VerdictFile, read_rows
 from ludus.rewards.serving.reward_wire import MAX_BATCH
 from ludus.rewards.serving.server import ScoreService
 from ludus.wire.server import HttpServer
@@ -28,6 +30,19 @@ def seen(sample: ludus.Sample) -> bool:
     """Right if the response is the gold; keeps what it was given."""
     judged.append(sample.text)
     return sample.text == sample.gold
+
+
+@ludus.verifier("score-rows/raises")
+def raises(sample: ludus.Sample) -> bool:
+    """Raise for the answer b."""
+    return {"a": True, "c": False}[sample.text]
+
+
+@ludus.verifier("score-rows/raises-late")
+async def raises_late(sample: ludus.Sample) -> bool:
+    """Raise for the answer b."""
+    await asyncio.sleep(0)
+    return raises(sample)
 
 
 def written(path: Path, rows: list[dict[str, object]]) -> Path:
@@ -111,9 +126,56 @@ def test_a_file_of_verdicts_is_gone_on_with_where_it_was_left(
     assert out.read_bytes() == whole
 
 
+def test_a_verifier_that_raises_costs_its_row_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [
+        {"gold": "a", "response": answer, "verifier": f"score-rows/{kind}"}
+        for kind in ("raises", "raises-late")
+        for answer in ("a", "b", "c")
+    ]
+    file, out = written(tmp_path / "rows.jsonl", rows), tmp_path / "verdicts.jsonl"
+    assert main(["score", str(file), "--out", str(out)]) == 0
+    capsys.readouterr()
+    assert [one["status"] for one in lines(out)] == ["ok", "error", "ok"] * 2
+    assert all("raised KeyError: 'b'" in str(one["detail"]) for one in lines(out)[1::3])
+
+
+def test_a_row_keeps_the_name_and_the_category_that_it_was_given(tmp_path: Path) -> None:
+    names = [0, 1, "0", "x", False]
+    rows = [{"gold": 1, "response": "1", "id": name, "category": name} for name in names]
+    gaps = [{"gold": 1, "response": None, "completion": "1", "id": gap} for gap in (None, "")]
+    read = read_rows(written(tmp_path / "rows.jsonl", [*rows, *gaps]))
+    assert [(row.id, row.category) for row in read[:5]] == [(str(n), str(n)) for n in names]
+    assert [(row.id, row.response) for row in read[5:]] == [("6", "1"), ("7", "1")]
+
+
+def test_a_row_that_is_nested_too_deeply_is_told_with_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "rows.jsonl"
+    file.write_text('{"response": "1", "gold": ' + "[" * 9999 + "]" * 9999 + "}\n")
+    with pytest.raises(ConfigError, match=r"rows\.jsonl:1: not a JSON object"):
+        read_rows(file)
+
+
+def test_a_verdict_on_an_image_goes_by_what_the_image_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.png").write_bytes(b"one")
+    file = written(tmp_path / "rows.jsonl", [{"images": ["a.png"], "prompt": "a cat"}])
+    rows = read_rows(file)
+    VerdictFile(tmp_path / "out.jsonl", rows).add(rows[0], ludus.Verdict.of(1.0))
+    monkeypatch.chdir(tmp_path)
+    assert 1 in VerdictFile(Path("out.jsonl"), read_rows(Path("rows.jsonl"))).known
+    (tmp_path / "a.png").write_bytes(b"two")
+    with pytest.raises(ConfigError, match="the verdict is on another answer"):
+        VerdictFile(tmp_path / "out.jsonl", read_rows(file))
+
+
 @pytest.mark.parametrize(
     ("row", "flags", "words"),
     [
+        ({"images": "a.png", "verifier": "exact"}, [], "'images' is a list of paths, got 'a.png'"),
+        ({"images": ["a\0"], "verifier": "exact"}, [], "embedded null byte"),
         ({"gold": "1", "response": "1"}, [], "rows.jsonl:1: the row names no verifier"),
         ({"gold": "1", "response": "1", "verifier": "exakt"}, [], "did you mean 'exact'"),
         ({"response": "1", "verifier": "exact"}, [], "a row needs 'gold' (or 'prompt' or 'info')"),

@@ -297,6 +297,14 @@ def test_answers_may_stand_in_the_rows_beside_them_or_elsewhere(tmp_path: Path) 
         ({"id": "a", "function": [FUNCTION], "ground_truth": []}, "no question"),
         ({**ROW, "question": [[{"role": "x"}]], "function": [], "ground_truth": []}, "problem 'a'"),
         ({**ROW, "function": [FUNCTION], "ground_truth": [3]}, "problem 'a'"),
+        *(
+            ({**ROW, "question": [[turn]], "function": [FUNCTION], "ground_truth": []}, said)
+            for turn, said in (
+                ({"content": "Do f."}, "problem 'a': 'None' is not a valid Role"),
+                ({"role": "user"}, "problem 'a': a message needs a role and a text"),
+                ({"role": "user", "content": None}, "a message needs a role and a text"),
+            )
+        ),
     ],
 )
 def test_rows_that_are_no_problems_are_named(

@@ -23,6 +23,8 @@ from ludus.envs.families.coding.generated import (
     draw,
     function_source,
 )
+from ludus.envs.families.maths import Maths
+from ludus.envs.families.verilog import Verilog
 from ludus.envs.problem_files import UnusableRow, load_problems
 from ludus.envs.tasks import GeneratedTasks
 from ludus.errors import ConfigError
@@ -191,6 +193,9 @@ def test_files_are_split_by_id_and_unusable_ones_refused(tmp_path: Path) -> None
     path.write_text('{"answer": 3}\n')
     with pytest.raises(ConfigError, match="no known layout"):
         load_problems(str(path), CodingRows())
+    for make in (Coding, Maths, Verilog):
+        with pytest.raises(ConfigError, match="name the source, too"):
+            make(test_source=str(path))
 
 
 # --- the generator: every line by hand ------------------------------------------------------------

@@ -153,6 +153,7 @@ def test_an_edited_file_is_read_again(file: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [("{\n", "line 1: not a JSON object"), ("3\n", "line 1"), ("\n", "can be used: it is empty"),
+     ('{"a":' + "[" * 9999 + "]" * 9999 + "}", "line 1: not a JSON object"),
      ('{"problem": "P"}\n', "no final answer among the fields problem")],
 )  # fmt: skip
 def test_files_that_cannot_be_used_say_why(tmp_path: Path, text: str, said: str) -> None:
@@ -165,14 +166,20 @@ def test_files_that_cannot_be_used_say_why(tmp_path: Path, text: str, said: str)
 def test_a_missing_file_a_broken_archive_and_a_wrong_name_are_told(tmp_path: Path) -> None:
     broken = tmp_path / "x.jsonl.gz"
     broken.write_bytes(b"not gzip")
-    for source in (str(tmp_path / "none.jsonl"), str(broken)):
+    for source in (str(tmp_path / "none.jsonl"), str(broken), "a\0.jsonl"):
         with pytest.raises(ConfigError, match="cannot read"):
             Maths(source)
     with pytest.raises(ConfigError, match="neither a path"):
         Maths("problems.csv")
 
 
-@pytest.mark.parametrize("shares", [{"test": -0.1}, {"test": 0.6, "validation": 0.5}])
+@pytest.mark.parametrize(
+    "shares",
+    [
+        *({"test": -0.1}, {"test": 0.6, "validation": 0.5}),
+        *({"test": float("nan")}, {"validation": float("nan")}),
+    ],
+)
 def test_shares_that_cannot_be_are_refused(file: Path, shares: dict[str, float]) -> None:
     with pytest.raises(ConfigError, match="shares of the whole"):
         Maths(str(file), **shares)  # type: ignore[arg-type]

@@ -61,6 +61,78 @@ def test_a_fact_may_be_said_the_other_way_round() -> None:
     assert read(f"{TOWN} is where {PERSON.name} was born.").stated == 1
 
 
+def report_of(topic: Topic, values: list[str]) -> str:
+    """The expert's sentences about the facts of a topic, with these values."""
+    return " ".join(
+        f"{fact.about} is {value} [{fact.subject}]."
+        for fact, value in zip(topic.facts, values, strict=True)
+    )
+
+
+def every_topic() -> list[Topic]:
+    known = [(one.name, tuple(facts_of(one))) for one in WORLD.entities.values()]
+    return [Topic("", (name,), facts) for name, facts in known if len(facts) > 1]
+
+
+def test_values_said_of_the_wrong_relations_are_no_facts() -> None:
+    for topic in every_topic():
+        values = [fact.value for fact in topic.facts]
+        assert read_report(report_of(topic, values), topic, WORLD).truth(0.2) == 1.0
+        turned = read_report(report_of(topic, [*values[1:], values[0]]), topic, WORLD)
+        # a spouse may be the mentor as well
+        assert turned.truth(0.2) == 0.0 or len(set(values)) < len(values)
+
+
+@pytest.mark.parametrize("words", ["{}: {}", "{}, {},", "{} is {}", "Report on {} with {}"])
+def test_names_that_nothing_relates_are_no_facts(words: str) -> None:
+    values = " | ".join(PERSON.links.values())
+    assert read(f"{words.format(PERSON.name, values)} [{PERSON.name}].").stated == 0
+
+
+WORDED = {
+    "born_in": "{v} is the birthplace of {s}; {s} hails from {v}; {s} is a native of {v}",
+    "employer": "{v} employs {s}; {s} has a job at {v}; {s} is on the staff of {v}",
+    "spouse": "{s} and {v} are married; {v} is the wife of {s}; {s} married {v}",
+    "mentor": "{v} mentored {s}; {s} studied under {v}; {s} was a pupil of {v}",
+    "studied_at": "{s} graduated from {v}; {s} attended {v}; {s} is an alumnus of {v}",
+    "born": "{s} (born {v}) is a person; {s} was born in the year {v}",
+    "lies_in": "{s} is in {v}; {s} is a town in {v}; {v} is where {s} is located",
+    "mayor": "{v} is the mayor of {s}; {s} is led by {v}; {v} governs {s}",
+    "population": "{s} has {v} inhabitants; {v} people live in {s}",
+    "capital": "{v} is the capital of {s}; {s} is governed from {v}",
+    "seat": "{s} is based in {v}; {s} is a company in {v}; the headquarters of {s} are in {v}",
+    "founder": "{v} founded {s}; {s} was established by {v}",
+    "founded": "{s} has been in business since {v}; {s} was established in {v}",
+    "campus": "{s} is a school in {v}; {s} teaches in {v}; the campus of {s} is in {v}",
+    "rector": "{v} heads {s}; {s} is led by {v}; {v} is the rector of {s}",
+    "opened": "{s} opened its doors in {v}; {s} was founded in {v}",
+    "author": "{v} wrote {s}; {s} is a book by {v}; {s} was penned by {v}",
+    "publisher": "{v} published {s}; {s} was brought out by {v}",
+    "published": "{s} came out in {v}; {s} was released in {v}; {s} appeared in {v}",
+}
+
+
+@pytest.mark.parametrize("relation", WORDED)
+def test_a_relation_may_be_said_in_many_ways(relation: str) -> None:
+    for topic in every_topic():
+        for fact in (fact for fact in topic.facts if fact.relation == relation):
+            for words in WORDED[relation].split("; "):
+                said = f"{words.format(s=fact.subject, v=fact.value)} [{fact.subject}]."
+                reading = read_report(said, topic, WORLD)
+                assert min(reading.stated, reading.cited) > 0 == reading.false, said
+
+
+def test_a_sentence_may_state_several_facts_in_any_order() -> None:
+    town, school, mentor = (PERSON.links[name] for name in ("born_in", "studied_at", "mentor"))
+    said = [
+        f"{PERSON.name} studied under {mentor} at {school} and was born in {town}",
+        f"Born in {town}, {PERSON.name} studied at {school} and had {mentor} as mentor",
+    ]
+    for words in said:
+        reading = read(f"{words} [{PERSON.name}].")
+        assert (reading.stated, reading.false) == (3, 0), words
+
+
 def test_citing_everything_earns_nothing() -> None:
     cited = "".join(f"[{name}]" for name in WORLD.entities)
     said = f"{', '.join(PERSON.links.values())} {cited}."

@@ -12,7 +12,7 @@ from ludus.envs.tasks import (
     page_of,
     pick,
 )
-from ludus.errors import UnknownTask
+from ludus.errors import ConfigError, UnknownTask
 
 
 def test_generated_tasks_have_the_split_and_index_as_id_and_their_own_seed() -> None:
@@ -68,7 +68,7 @@ def test_listed_tasks_are_found_by_index_and_id() -> None:
 
 
 def test_listed_tasks_must_have_different_ids() -> None:
-    with pytest.raises(ValueError, match="3 tasks, 2 ids"):
+    with pytest.raises(ConfigError, match="2 tasks have the id 'a'; give each its own"):
         listed("a", "b", "a")
 
 

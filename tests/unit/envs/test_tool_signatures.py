@@ -333,6 +333,8 @@ def add(a: int, b: int) -> int:
 
 
 async def test_an_environment_is_played_with_tools_beside_its_own() -> None:
+    with pytest.raises(ConfigError, match="more_turns must be 0 or more, got -1"):
+        AddedTools(Sum(), [Tool(add)], more_turns=-1)
     session = EnvSession(AddedTools(Sum(), [Tool(add)]), "sum-v0")
     shown, info = await session.reset(seed=4, options={"easy": True})
     assert [one.name for one in info["briefing"].tools] == ["hint", "add"]

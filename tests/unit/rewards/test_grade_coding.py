@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from typing import Any
 
 import pytest
 
+from ludus.errors import ConfigError
 from ludus.rewards.checks import check_verifier
 from ludus.rewards.coding import CodingVerifier, completed, extract_code
 from ludus.rewards.protocol import Sample
 from ludus.verdict import Status
 
 TESTS = ["assert f(1) == 2", "assert f(-1) == 0"]
+NESTED: dict[str, list[Any]] = {"tests": []}
+for _ in range(100_000):
+    NESTED = {"tests": [NESTED["tests"]]}
 
 
 @pytest.mark.parametrize(
@@ -73,11 +79,21 @@ def test_future_imports_stay_at_the_top() -> None:
         {"tests": TESTS, "timeout_s": "long"},
         {"tests": TESTS, "language": "latin"},
         {"tests": [{"input": "\ud800", "output": ""}], "kind": "stdin"},
+        {"tests": TESTS, "timeout_s": math.inf},
+        NESTED,
+        "[" * 100_000,
     ],
+    ids=lambda gold: f"{type(gold).__name__}",
 )
 async def test_a_gold_that_cannot_be_used_is_invalid(gold: object) -> None:
     verdict = await CodingVerifier().score(Sample(response="def f(n): return 1", gold=gold))
     assert verdict.status is Status.INVALID
+
+
+@pytest.mark.parametrize("timeout_s", [0.0, -1.0, math.nan, math.inf])
+def test_a_time_limit_of_the_verifier_is_not_blamed_on_golds(timeout_s: float) -> None:
+    with pytest.raises(ConfigError, match="timeout_s must be seconds above 0"):
+        CodingVerifier(timeout_s=timeout_s)
 
 
 @pytest.mark.root

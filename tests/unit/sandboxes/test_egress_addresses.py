@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import array
+import asyncio
 import socket
 
 import pytest
@@ -10,7 +12,7 @@ from ludus.errors import ConfigError
 from ludus.sandboxes import NetworkNotAllowed, NetworkPolicy
 from ludus.sandboxes.network.addresses import is_own, refusal
 from ludus.sandboxes.network.policy import EgressDecision, EgressRefused
-from ludus.sandboxes.network.proxy import BadRequest, ProxyRequest, parse
+from ludus.sandboxes.network.proxy import BadRequest, EgressProxy, ProxyRequest, parse
 
 # the ranges of RFC 6890 and its updates, and cloud metadata services, by first and last address
 REFUSED = [
@@ -141,3 +143,25 @@ def test_what_is_no_proxy_request_is_named_so(line: bytes) -> None:
 def test_hosts_of_a_policy_may_be_written_in_any_case() -> None:
     policy = NetworkPolicy(hosts=("Example.ORG.", "*.Example.net"))
     assert policy.hosts == ("example.org", "*.example.net")
+
+
+async def test_a_name_that_nobody_answers_is_told_as_late() -> None:
+    async def resolve(host: str, port: int) -> list[str]:
+        return await asyncio.Future()
+
+    proxy = EgressProxy(NetworkPolicy(connect_timeout_s=0.05), resolve=resolve)
+    async with proxy.open() as (_, descriptor):
+        with (
+            socket.socket(fileno=descriptor) as line,
+            socket.create_server(("127.0.0.1", 0)) as way,
+        ):
+            rights = array.array("i", [way.fileno()])
+            line.sendmsg([b"L"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+            reader, writer = await asyncio.open_connection(*way.getsockname())
+            writer.write(b"CONNECT example.org:443 HTTP/1.1\r\n\r\n")
+            async with asyncio.timeout(20):
+                said = await reader.read()
+            writer.close()
+    proxy.close()
+    assert said.startswith(b"HTTP/1.1 504 Gateway Timeout\r\n")
+    assert said.endswith(b"\r\n\r\nno answer in time\n")

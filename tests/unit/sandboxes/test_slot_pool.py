@@ -19,6 +19,7 @@ from ludus.sandboxes.grading.repository import grade_repository
 from ludus.sandboxes.grading.runners import GradingRunners
 from ludus.sandboxes.guest.run.plan import JailPlan
 from ludus.sandboxes.guest.run.request import Request
+from ludus.sandboxes.local import slots
 from ludus.sandboxes.local.control_groups import ControlGroup
 from ludus.sandboxes.local.process_tree import TreeUsage, descendants
 from ludus.sandboxes.local.runs import Run, SlotLost
@@ -147,6 +148,13 @@ async def test_a_slot_for_which_no_descriptor_is_left_is_lost_and_leaves_none(ro
             await slot.start()
         await slot.close()
     assert open_descriptors() == used
+
+
+async def test_a_slot_that_is_not_ready_in_time_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slots, "START_TIMEOUT_S", 0)
+    slot = Slot(JailPlan("unsafe", "", 0, 0, [], [], [], []), None)
+    with pytest.raises(SlotLost, match="the slot did not start: TimeoutError"):
+        await slot.start()
 
 
 @pytest.fixture

@@ -237,6 +237,9 @@ def test_length_rewards_of_single_answers(seed: int) -> None:
     close(found, [0.5 * held(x, -1, 0) for x in ramp])
     found = A.overlong_penalty_rewards(lengths, max_length=100, buffer=40, clamp=False)
     close(found, [min(x, 0) for x in ramp])
+    for clamp in (True, False):
+        found = A.overlong_penalty_rewards(lengths, max_length=100, buffer=0, clamp=clamp)
+        close(found, [-float(n > 100) for n in made.lengths])
     gold = t([60.0] * len(pairs))
     found = A.l1_exact_rewards(correct, lengths, gold, alpha=0.01)
     close(found, [c - 0.01 * abs(60 - n) for c, n in pairs])

@@ -766,6 +766,9 @@ def test_a_server_inherits_what_is_named_and_nothing_of_a_rank():
     found = environment({**kept, **rank, "LUDUS_TOKEN": "secret"}, gpus="2,3", more="MINE")
     assert found.items() >= {**kept, "MINE": "m", "CUDA_VISIBLE_DEVICES": "2,3"}.items()
     assert not set(found) & {*rank, "LUDUS_TOKEN"} - {"MINE"}
+    secrets = dict.fromkeys(["HF_TOKEN", "VLLM_API_KEY", "RAY_SECRET", "XDG_PASSWORD"], "secret")
+    assert not set(environment(secrets)) & set(secrets)
+    assert set(environment(secrets, more="HF_TOKEN, RAY_SECRET")) >= {"HF_TOKEN", "RAY_SECRET"}
     assert "OMP_NUM_THREADS" not in environment({**kept, "TORCHELASTIC_RUN_ID": "r"})
 
 
@@ -804,6 +807,8 @@ async def test_a_server_that_ends_at_once_is_reported_with_its_first_error(tmp_p
     client = VllmClient(server.url, hint=server.hint)
     with pytest.raises(ConfigError, match=r"exit code 3\).*vllm\.log.*No module named 'vllm'"):
         await server.ready(client, 30.0)
+    await server.restart()  # what the lost server has said is kept beside the log of the new one
+    assert "No module named 'vllm'" in (tmp_path / "vllm.log.before").read_text()
     await client.close()
     await server.close()
 

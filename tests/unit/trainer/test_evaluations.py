@@ -55,9 +55,11 @@ class Played:
         self.heard: list[tuple[int, float | None]] = []
         self.folder = RunFolder(path, TrainConfig(env="a-v0"))
         self.told: dict[str, str] = {}
+        self.tellings: list[str] = []
 
         def tell(step: int, name: str, text: str) -> None:
             self.told[name] = text
+            self.tellings.append(name)
 
         tokenizer = build_tokenizer()
         model = build_model(len(tokenizer), hidden=16, layers=1, heads=2)
@@ -162,6 +164,7 @@ async def test_training_goes_on_beside_an_evaluation_and_a_late_one_is_told(
     await at(0)
     for step in range(1, 5):  # step 2 and 4 are due, and the first still runs
         await at(step)
+    assert played.tellings == ["evaluation_late"]
     assert played.heard == []
     assert "the evaluation of step 0 still runs at step" in played.told.pop("evaluation_late")
     assert not played.told

@@ -4,6 +4,7 @@ from turns of other rollouts.
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import pytest
@@ -103,6 +104,30 @@ def test_a_rollouts_own_answer_is_scored_with_and_without_the_task() -> None:
         bonus = 0.2 * float((plain - asked) / plain)
         shaped = made.credited(experience, known).shaped
         assert float(shaped[row]) == pytest.approx(row + bonus, abs=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_answer_of_a_long_turn_is_found_without_decoding_each_of_its_beginnings(
+    seed: int,
+) -> None:
+    draw, decoded = Random(seed), list[int]()
+    words = {token: draw.choice(["x", "yy", "#", "z#z", ""]) for token in range(30)}
+
+    def decode(ids: list[int]) -> str:
+        decoded.append(len(ids))
+        return "".join(words[each] for each in ids)
+
+    said = [draw.randrange(30) for _ in range(draw.randint(1, 2000))]
+    text = decode(said)
+    texts = GivenTexts(frozenset({"own"}), lambda _: [], decode, marker="#")
+    segment = Segment(prompt_ids=[3], turns=[Turn(out_ids=said, logprobs=[-1.0] * len(said))])
+    decoded.clear()
+    batch = texts.rows([Trajectory(verdict=Verdict.of(0.0), segments=[segment])])["own"]
+    behind = "".join(words[int(each)] for each in batch.ids[0][batch.mask[0].bool()])
+    answer = text.rpartition("#")[2] if "#" in text else ""
+    assert answer.endswith(behind)
+    assert "#" not in behind
+    assert len(decoded) < 20
 
 
 def test_an_environment_without_answers_is_refused() -> None:

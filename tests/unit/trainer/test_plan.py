@@ -220,6 +220,16 @@ async def test_a_plan_leaves_no_trace_and_bounds_the_tokens(model: Path, tmp_pat
     assert "steps and updates" in str(plan)
 
 
+@pytest.mark.parametrize(("bound", "turns"), [(0, 6), (3, 3), (50, 6)])
+async def test_an_episode_has_no_more_turns_than_its_environment_or_its_settings_allow(
+    model: Path, tmp_path: Path, bound: int, turns: int
+) -> None:
+    rollout = RolloutConfig(tasks_per_step=2, group_size=3, max_tokens=5, max_turns=bound)
+    plan = await make_plan(config(model, tmp_path, rollout=rollout))
+    told = dict(plan.sections["a step"])["sampled tokens, at most"]
+    assert f"(at most {turns} turns of 5 in a rollout)" in told
+
+
 @pytest.mark.parametrize(
     ("changes", "most"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,30 @@ def test_rates_are_those_of_the_formulas() -> None:
     engine = rates.sampling(1, 10)
     assert engine.base_s == pytest.approx(2e9 / 1.0195e12)
     assert engine.row_s == pytest.approx(10**5 * 500 / 1.0195e12 + 2e9 / 156e12)
+
+
+@pytest.mark.parametrize(
+    ("line", "changed", "epochs", "passes"),
+    [
+        ("", "", 1, 3),  # forward, and backward for twice as much
+        ("splits = 1", "splits = 8", 1, 4),  # the old policy is scored before the first of 8
+        ("epochs = 1", "epochs = 3", 3, 10),
+        # the reference and the old policy are scored
+        ("[updates]", '[algorithm.kl]\nplace = "loss"\ncoefficient = 0.1\n[updates]', 1, 5),
+    ],
+)
+def test_training_is_as_slow_as_the_passes_of_its_recipe(
+    folder: Path, tmp_path: Path, line: str, changed: str, epochs: int, passes: int
+) -> None:
+    text = (files("ludus.trainer.recipes") / "grpo.toml").read_text("utf-8")
+    own = tmp_path / "own.toml"
+    own.write_text(text.replace(line, changed))
+    splits = Splits(settings(folder, recipe=str(own), training_share=1.0))
+    rates, (split, *_) = splits.rates, splits.every(2)
+    attention = epochs * 12 * rates.layers * rates.hidden * rates.row / 2
+    share = rates.answer / (rates.answer + splits.config.prompt_tokens / 8)
+    flops = 2 * passes * rates.active + attention
+    assert split.training == pytest.approx(share * rates.gpu.flops / flops, rel=1e-6)
 
 
 def test_the_best_split_is_the_best_of_all_that_fit(folder: Path) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -49,10 +50,17 @@ class Counting(TinkerClient):
     def __init__(self, learner: str, key: Secret) -> None:
         super().__init__(learner, key)
         self.asked: list[str] = []
+        self.impossible = False
+        """Whether the server finds a token of each prompt impossible."""
 
     async def passed(self, data: Any, loss: str, *given: Any, **named: Any) -> Passed:
         self.asked.append("score" if named.get("forward_only") else loss)
-        return await super().passed(data, loss, *given, **named)
+        passed = await super().passed(data, loss, *given, **named)
+        if self.impossible:
+            passed = replace(passed, logprobs=[np.array(each) for each in passed.logprobs])
+            for each in passed.logprobs:
+                each[0] = -np.inf
+        return passed
 
 
 class Served(NamedTuple):
@@ -187,6 +195,15 @@ def step_of(case: Case, here: Learner, *, later: bool) -> Step:
         idle=idle, together=credited.together, afresh=lambda: loss.forget_after(0, 0, 0)
     )
     return Step(algorithm, credited, loss, passes)
+
+
+def test_what_a_server_says_of_a_prompt_reaches_no_number(served: Served) -> None:
+    played = gather(rollouts.groups(max_rows=2)[:2])
+    assert played is not None
+    with learner_of(served) as (elsewhere, client, _):
+        known = elsewhere.score(played.batch)
+        client.impossible = True
+        assert torch.equal(elsewhere.score(played.batch), known)
 
 
 def updated_by(

@@ -156,6 +156,15 @@ async def test_a_verifier_of_groups_is_asked_again_about_the_group(down: Any) ->
     assert [one.trajectories[0].metrics.get(RETRIES) for one in episodes] == [1.0, None]
 
 
+async def test_every_part_has_a_name_of_its_own_though_verifiers_share_theirs() -> None:
+    made = episode()
+    same = [WeightedVerifier("judge", Says(Verdict.of(reward))) for reward in (1.0, 2.0, 4.0)]
+    await EpisodeScorer(same).score(made)
+    verdict = made.trajectories[0].verdict
+    parts = [reward for name, (reward, _) in verdict.parts.items() if "judge" in name]
+    assert sorted(parts) == [1.0, 2.0, 4.0]
+
+
 async def test_a_reward_that_overflows_is_no_reward() -> None:
     made = episode()
     await EpisodeScorer([WeightedVerifier("huge", Says(Verdict.of(1e308)), 1e10)]).score(made)

@@ -11,8 +11,10 @@ import importlib.util
 import os
 import subprocess
 import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import pytest
 import torch
@@ -23,7 +25,12 @@ from ludus.errors import ConfigError, ServerFault
 from ludus.trainer.config import TrainConfig, VLLMConfig
 from ludus.trainer.engines.vllm.client import VllmClient
 from ludus.trainer.engines.vllm.server import Launch, command, environment
-from ludus.trainer.engines.vllm.transfer import ControlCalls, WeightTransfer, refuse_without_gpu
+from ludus.trainer.engines.vllm.transfer import (
+    PACKAGE,
+    ControlCalls,
+    WeightTransfer,
+    refuse_without_gpu,
+)
 from ludus.trainer.models.weights import MemoryWeights
 from ludus.trainer.recipes.effects import idle_settings
 
@@ -123,6 +130,49 @@ async def test_a_transfer_that_fails_is_a_fault_that_names_the_way_out() -> None
     transfer = WeightTransfer(client, "nccl", timeout_s=5.0)
     with pytest.raises(ServerFault, match=r'by nccl: .*vllm\.transfer = "file" needs no GPU'):
         await transfer.send(MemoryWeights({"w": torch.ones(1)}))
+    await client.close()
+
+
+@pytest.mark.skipif(importlib.util.find_spec("vllm") is not None, reason="vLLM is installed here")
+async def test_an_engine_whose_transfer_was_cancelled_is_not_used_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun, over = threading.Event(), threading.Event()
+
+    class Engine:  # as vLLM's, with a transfer whose other side is gone
+        opened = 0
+
+        @classmethod
+        def trainer_init(cls, info: object, **_: object) -> Engine:
+            cls.opened += 1
+            return cls()
+
+        def send_weights(self) -> None:
+            if Engine.opened == 1:
+                begun.set()
+                over.wait(60)
+
+    parts: dict[str, dict[str, object]] = {
+        "base": {"WeightSource": object},
+        "ipc_engine": {
+            "IPCTrainerWeightTransferEngine": Engine,
+            "IPCTrainerInitInfo": SimpleNamespace,
+        },
+    }
+    for name, contents in parts.items():
+        module = ModuleType(name)
+        vars(module).update(contents)
+        monkeypatch.setitem(sys.modules, f"{PACKAGE}.{name}", module)
+    client = VllmClient("http://127.0.0.1:9")
+    transfer, weights = WeightTransfer(client, "ipc", timeout_s=60.0), MemoryWeights({})
+    sending = asyncio.create_task(transfer.send(weights))
+    await asyncio.to_thread(begun.wait, 60)
+    sending.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await sending
+    over.set()
+    await transfer.send(weights)
+    assert Engine.opened == 2
     await client.close()
 
 

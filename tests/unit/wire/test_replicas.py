@@ -320,6 +320,11 @@ async def test_a_member_that_is_no_server_of_ours_costs_nothing(
             "connect(): a server's address looks like http://127.0.0.1:8765, got '127.0.0.1:8765'",
         ),
         ("", "connect(): give one or more different addresses, each once, got ''"),
+        (
+            "htp://me:pw@127.0.0.1:8765",
+            "connect(): a server's address looks like http://127.0.0.1:8765, got "
+            "'htp://***@127.0.0.1:8765'",
+        ),
         (8765, "connect() takes one or more addresses in one text, separated by commas, got 8765"),
     ],
 )
@@ -329,6 +334,13 @@ def test_an_address_that_is_none_is_told_once_with_what_it_looks_like(
     with pytest.raises(ConfigError) as refused:
         ludus.connect(address)
     assert str(refused.value) == told
+
+
+@pytest.mark.parametrize("limit", [0, -1.0, float("nan"), float("inf")])
+@pytest.mark.parametrize("name", ["timeout_s", "attempt_timeout_s"])
+def test_a_limit_that_is_none_is_refused_before_anything_is_sent(name: str, limit: Any) -> None:
+    with pytest.raises(ConfigError, match=f"{name} is a number of seconds above 0"):
+        ludus.connect("http://127.0.0.1:1", **{name: limit})
 
 
 async def test_a_server_named_by_two_addresses_counts_once() -> None:
@@ -356,7 +368,15 @@ def test_addresses_come_from_a_list_a_file_or_a_name(
     file.write_text("http://a:1\nhttp://c:3\n")
     read.read_again()
     assert read.urls == ["http://a:1", "http://c:3"]
-    for mistake in ("", "http://a:1\nhttp://a:1", "a:1", "ftp://a:1", "http://a:b", "http://"):
+    for mistake in (
+        "",
+        "http://a:1\nhttp://a:1",
+        "a:1",
+        "ftp://a:1",
+        "http://a:b",
+        "http://",
+        "http://[::1",
+    ):
         file.write_text(mistake)
         read.read_again()
         assert read.urls == ["http://a:1", "http://c:3"]
@@ -366,8 +386,9 @@ def test_addresses_come_from_a_list_a_file_or_a_name(
         caplog.clear()
     with pytest.raises(ConfigError, match="cannot read"):
         Roster(f"file:{tmp_path}/nothing")
-    with pytest.raises(ConfigError, match="does not resolve"):
-        Roster("dns+http://nothing.invalid:8765")
+    for name in ("nothing.invalid", "no..name", f"{'long' * 16}.invalid"):
+        with pytest.raises(ConfigError, match="does not resolve"):
+            Roster(f"dns+http://{name}:8765")
 
 
 async def test_a_name_that_changes_adds_servers_and_drains_those_that_left(

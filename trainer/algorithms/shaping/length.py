@@ -23,7 +23,7 @@ def overlong_penalty_rewards(
     Args:
         lengths: [B].
         max_length: Lmax, tokens.
-        buffer: tokens.
+        buffer: tokens; with 0 there is no ramp.
         factor: the greatest penalty.
         clamp: False lets the ramp go on beyond -1 (verl).
 
@@ -33,7 +33,8 @@ def overlong_penalty_rewards(
     >>> overlong_penalty_rewards(lengths, max_length=20480, buffer=4096)
     tensor([ 0.0000, -0.5000, -1.0000, -1.0000], dtype=torch.float64)
     """
-    ramp = ((max_length - buffer - floating(lengths)) / buffer).clamp(max=0)
+    spare = max_length - buffer - floating(lengths)
+    ramp = (spare / buffer if buffer > 0 else spare.sign()).clamp(max=0)
     return factor * (ramp.clamp(min=-1) if clamp else ramp)
 
 
@@ -401,7 +402,7 @@ def hapo_history_rewards(
     >>> hapo_history_rewards(correct, lengths, torch.tensor([100.0, 100.0]), weight=0.3)
     tensor([ 0.7000, -0.3000])
     """
-    angle = (math.pi * floating(lengths) / (2 * shortest)).clamp(max=math.pi)
+    angle = (math.pi * floating(lengths) / (2 * shortest.clamp(min=1))).clamp(max=math.pi)
     f = torch.where(torch.isnan(shortest), 0.0, torch.cos(angle))
     return torch.where(correct.bool(), 1 + weight * f, weight * f.clamp(max=0))
 

@@ -161,13 +161,13 @@ class Publisher:
         try:
             await self._supply(seat)
         except (RemoteError, TimeoutError) as error:
-            late = f"did not install version {self.version}: {error or 'no answer in time'}"
+            late = f"did not install version {self.version}: {str(error) or 'no answer in time'}"
             self.fleet.lose(seat, EngineLost(f"{seat.name} {late}"), joining=joining)
         except ConfigError:  # weights of another model: the engine keeps what it has
             raise
         except BaseException as error:
             # Interrupted, or sampling from other weights: which weights it has is unknown.
-            seat.shut(f"was not given version {self.version}: {error or type(error).__name__}")
+            seat.shut(f"was not given version {self.version}: {str(error) or type(error).__name__}")
             if isinstance(error, asyncio.CancelledError) and not self.fleet.closed:
                 self.fleet.mend(seat, revive=False)
             raise

@@ -115,7 +115,8 @@ class VllmClient:
             raise self._blamed(ServerUnreachable, f"nothing answers at {self.url}") from error
         except aiohttp.ClientError as error:
             raise self._blamed(
-                ServerUnreachable, f"{path} of {self.url} was cut off: {error or type(error)}"
+                ServerUnreachable,
+                f"{path} of {self.url} was cut off: {str(error) or type(error).__name__}",
             ) from error
         if status >= 400:
             message = f"{path} of {self.url} answered {status}: {_message(body)}"

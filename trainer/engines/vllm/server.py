@@ -144,6 +144,10 @@ INHERITED_PREFIXES = (
     *("TORCHINDUCTOR_", "TRANSFORMERS_", "TRITON_", "UCX_", "VLLM_", "XDG_", "XLA_"),
 )
 """Beginnings of further names that it gets: places and settings of the libraries below it."""
+SECRET_ENDINGS = ("_TOKEN", "_KEY", "_SECRET", "_PASSWORD")
+"""Ends of names that it does not get by their beginning: with VLLM_API_KEY it would ask ludus for a
+key.
+"""
 
 
 def environment(
@@ -155,7 +159,7 @@ def environment(
 
     What torchrun sets for a rank (RANK, MASTER_ADDR, TORCHELASTIC_USE_AGENT_STORE and others) is
     not among them: a server that found these would wait for the ranks at its own rendezvous. Nor
-    are secrets.
+    are secrets, which are told by the ends of their names, unless `more` names them.
 
     Handles of CUDA IPC come to vLLM as pickles, which it reads only if told to. The server listens
     on loopback, where every process of this machine could send one.
@@ -172,7 +176,8 @@ def environment(
     inherited = {
         name: value
         for name, value in given.items()
-        if name in named or name.startswith(INHERITED_PREFIXES)
+        if name in named
+        or (name.startswith(INHERITED_PREFIXES) and not name.endswith(SECRET_ENDINGS))
     }
     defaults = {"VLLM_NO_USAGE_STATS": "1", "PYTHONSAFEPATH": "1"}
     pickles = {"VLLM_ALLOW_INSECURE_SERIALIZATION": "1"} if transfer == "ipc" else {}
@@ -252,8 +257,11 @@ class VllmServer:
             )
 
     async def restart(self) -> None:
-        """End the server, if still running, and start again at the same address."""
+        """End the server, if still running, and start again at the same address. The log of the
+        one before, which may say why it was lost, is kept beside the new one as `.before`.
+        """
         await self.close()
+        self.log.replace(f"{self.log}.before")
         self._process = self._started()
 
     async def ready(self, client: VllmClient, timeout_s: float) -> None:

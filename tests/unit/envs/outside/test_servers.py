@@ -16,7 +16,7 @@ from aiohttp import web
 from ludus.envs import make_async
 from ludus.envs.outside.servers.exchange import PeerServer
 from ludus.errors import ConfigError, RewardUnavailable
-from ludus.messages import Message, ToolCall, assistant
+from ludus.messages import Message, ToolCall, assistant, tool_result, user
 from ludus.verdict import Status, Verdict
 
 SCHEMA = {
@@ -437,6 +437,28 @@ async def test_a_nemo_gym_sample_that_is_not_masked_counts(
         await env.close()
 
 
+async def test_calls_that_a_nemo_gym_row_begins_with_are_shown_with_their_outputs(
+    tmp_path: Path,
+) -> None:
+    row = json.loads(json.dumps(ROW))
+    row["responses_create_params"]["input"] = [
+        {"role": "user", "content": "Weather in Rome?"},
+        {"type": "reasoning", "summary": []},
+        {"type": "function_call", "call_id": "c", "name": "get_weather", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c", "output": "which city?"},
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Rome!"}]},
+    ]
+    place = tmp_path / "rows.jsonl"
+    place.write_text(json.dumps(row) + "\n")
+    async with served(Weather().routes()) as url:
+        env = make_async(f"nemo-gym/{url}", data=str(place))
+        shown, _ = await env.reset(seed=0)
+        await env.close()
+    call = ToolCall(name="get_weather", arguments={}, id="c")
+    said = tool_result("which city?", call)
+    assert shown == [user("Weather in Rome?"), assistant("", [call]), said, user("Rome!")]
+
+
 async def test_a_route_of_nemo_gyms_protocol_is_no_tool(tmp_path: Path) -> None:
     """A row that lists them as tools would let the policy score or end its own session."""
     names = ["close_session", "verify", "seed_session", "aggregate_metrics", "mcp"]
@@ -509,6 +531,9 @@ async def test_a_nemo_gym_server_that_is_down_or_slow_is_unavailable(rows: str) 
         ("", "has no rows"),
         ("{}", "no responses_create_params"),
         ("[", "not a JSON object"),
+        ("\n\n[", "jsonl:3 is not a JSON object"),
+        ('{"responses_create_params": {"input": ["text"]}}', "jsonl:1: its input or a tool"),
+        ('{"responses_create_params": {"tools": [{"type": "function"}]}}', "KeyError: 'name'"),
     ],
 )
 def test_rows_that_cannot_be_used_are_refused(
