@@ -159,7 +159,8 @@ _LABELLED = re.compile(
 """A heading in the line of its value: `Our final count: 441`."""
 _TITLED = re.compile(
     r"(?:[^\W\d_]{2,} ){0,4}[^\W\d_]{2,}:\s+"
-    r"(?=[-−\d][-−\d.,;/ ]*(?:(?<=\d) ?[A-Za-zµ°][\w²³/]{0,9})?\W{0,2}$)"
+    r"(?=[-−\d(][-−\d.,;/ +*·×÷=()]*(?:(?<=\d) ?[A-Za-zµ°][\w²³/]{0,9})?\W{0,2}$"
+    r"|\$(?:\\left)?\\?[{(\[](?:[^A-Za-z$]|\\[A-Za-z]+)*\$\.?$)"
 )
 _EXPLAINS = re.compile(
     r"(?is)\W*(?:explanation|reason(?:ing)?|because|since|proof|justification|solution|work"
@@ -183,6 +184,8 @@ def _one_value(text: str) -> str:
     lines = [line.strip() for line in joined.split("\n") if line.strip()]
     if len(lines) < 2:
         return text
+    if letters := _several_of_a_letter(lines):
+        return letters
     explained = [n for n, line in enumerate(lines) if n and _EXPLAINS.fullmatch(line)]
     if explained and not any(map(_CONCLUDES.match, lines[explained[0] :])):
         del lines[explained[0] :]
@@ -202,6 +205,20 @@ def _one_value(text: str) -> str:
     return "" if remark else text
 
 
+def _several_of_a_letter(lines: list[str]) -> str:
+    """Return the lines as one list where they give one letter a different number each, or are
+    numbers behind bullets; else "".
+    """
+    rows = [match for line in lines if (match := _NUMERAL_ROW.fullmatch(line))]
+    if len(rows) != len(lines) or len({row["name"] for row in rows}) > 1:
+        return ""
+    values = {row["value"] for row in rows}
+    return ", ".join(row["row"] for row in rows) if len(values) == len(rows) else ""
+
+
+_NUMERAL_ROW = re.compile(
+    r"(?:[-*•]\s+)?\$?(?P<row>(?:(?P<name>[A-Za-z])\s?=\s?)?(?P<value>[-−]?\d[\d.]*(?:/\d+)?))\$?[.,;]?"
+)
 _VALUED = re.compile(r"[=≈].*\d|\$")
 """A line with a value of a name, or a formula."""
 
@@ -352,7 +369,8 @@ _GOES_ON = re.compile(r"=\s*[-\d.,/]+(?: ?[^\s,\d=]{1,8})?, (?=[^\W\d_]{2})(?!\S
 _PICKED = re.compile(
     r"(?:\b(?i:it'?s|it is|it has to be|must be|would be|be|choose|chose|pick|select|go with"
     r"|going with|leaves(?: only| us with| just)?|remains|only|so|hence|thus|therefore|then"
-    r"|(?:correct|right|true)(?: one| option| choice| statement)? is|corresponds to|is)\b,?\s+"
+    r"|(?:correct|right|true)(?: one| option| choice| statement)? is|corresponds to|(?:this|that"
+    r"|it|which|answer|value|result) (?:matches|agrees with)|is)\b,?\s+"
     r"(?:(?:the )?(?:option|choice|answer|letter)\s+)?[*(]*(?P<after>[A-J])\b[)*]*"
     r"(?=\s*(?:[.,;:!]|$|because\b|since\b|as\b|it is\b))"
     r"|(?::|(?:^|[.!]\s+)(?i:option|choice))\s*[*(]*(?P<colon>[A-J])[)*]*\s*\.?\s*$"
@@ -380,7 +398,7 @@ _NOT_PICKED = re.compile(
     r"|\b(?:except|besides|excluding|apart from|all but|everything but)\s+(?:\w+\s+)?$"
 )
 _EITHER = re.compile(
-    r"\b(?:with|for|is|be|choose|pick|answer|either) [*(]*[A-J]\b[)*]*,? or "
+    r"\b(?:with|for|is|be|choose|pick|answer|either|match(?:es)?|to) [*(]*[A-J]\b[)*]*,? or "
     r"[*(]*[A-J]\b[)*]*[\s.!*]*$"
 )
 _LINE_LETTER = re.compile(
@@ -484,6 +502,8 @@ def picked(body: str) -> Candidate | None:
     if len(checked) > 1 and len(right) == 1 and not body[checked[-1].end() :].strip():
         return _choice(right[0]["letter"], *right[0].span("letter"))
     start, end = closing_sentence(body)
+    if _OF_ANOTHER.match(body, start, end) and body[:start].strip():
+        return picked(body[:start].rstrip())
     picks = {
         match[group]: match.span(group)
         for match in _PICKED.finditer(body, start, end)
@@ -497,6 +517,16 @@ def picked(body: str) -> Candidate | None:
         reason = "the closing sentence leaves several options open"
         return Candidate(CandidateKind.CHOICE, "", start, end, start, end, void=reason)
     return None
+
+
+_OF_ANOTHER = re.compile(
+    r"\W*(?i:the )?(?:(?i:options?|choices?|answers?)\s+)\W*[A-J]\b[^\n]*?(?:\bwould\b|['’]d\b"
+    r"|\b(?:confuse|forget|ignore|mix"
+    r"|neglect|omit|overlook|misread)\w*|\b(?:is|are) (?:too|wrong|incorrect|only|off)\b"
+    r"|\bresults? from\b)"
+    r"(?![^\n]*(?:\b(?:so|but|hence|thus|therefore|correct|right|sure|perhaps|maybe)\b|\?))"
+)
+"""A sentence that says how another option comes about: `Choice B would be 10%.`"""
 
 
 def _choice(letter: str, start: int, end: int) -> Candidate:
