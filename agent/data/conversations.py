@@ -14,6 +14,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -241,7 +242,7 @@ def refuse_unlearnable(conversation: Conversation) -> None:
             if faults := [call.error for call in message.tool_calls if call.error]:
                 raise UnusableRow(f"with a call that cannot be read: {faults[0]}")
             if message.tool_calls and place + 1 < len(messages):
-                _refuse_unanswered(message, messages[place + 1 :])
+                _refuse_unpaired(message, messages[place + 1 :])
         elif message.role is Role.TOOL and (
             before is None or (before.role is not Role.TOOL and not before.tool_calls)
         ):
@@ -257,12 +258,16 @@ def _refuse_marks(mark: re.Match[str] | None) -> None:
         raise UnusableRow(f"already written in a chat template: {text!r}")
 
 
-def _refuse_unanswered(message: Message, after: Sequence[Message]) -> None:
-    results = [each for each in after[: len(message.tool_calls)] if each.role is Role.TOOL]
-    named = {call.id for call in message.tool_calls if call.id}
+def _refuse_unpaired(message: Message, after: Sequence[Message]) -> None:
+    """Refuse calls without results, and results without calls."""
+    calls = message.tool_calls
+    results = list(takewhile(lambda each: each.role is Role.TOOL, after))
+    if len(results) > len(calls):
+        raise UnusableRow("with a result that no call asked for")
+    named = {call.id for call in calls if call.id}
     answered = {each.tool_call_id for each in results if each.tool_call_id}
-    if len(results) < len(message.tool_calls) or (named and answered and named != answered):
-        name = message.tool_calls[len(results) - len(message.tool_calls)].name
+    if len(results) < len(calls) or (named and answered and named != answered):
+        name = calls[len(results) - len(calls)].name
         raise UnusableRow(f"with a call without a result: {name!r}")
 
 

@@ -178,16 +178,16 @@ def _shown(item: LabelItem, annotator: str) -> dict[str, Any]:
 
 
 def _tokens(path: Path, annotators: Sequence[str]) -> dict[str, str]:
-    """Return the token of each person, from the file where there is one: a server that starts again
-    knows the browsers of before.
+    """Return the token of each person, from the file if any: a server that starts again knows the
+    browsers of before.
     """
-    kept: dict[str, str] = {}
+    known: dict[str, str] = {}
     try:
         if path.exists():
-            kept = msgspec.json.decode(path.read_bytes(), type=dict[str, str])
-        tokens = {name: kept.get(name) or secrets.token_urlsafe(18) for name in annotators}
-        if tokens != kept:
-            replace_file(path, msgspec.json.encode({**kept, **tokens}), mode=0o600)
+            known = msgspec.json.decode(path.read_bytes(), type=dict[str, str])
+        tokens = {name: known.get(name) or secrets.token_urlsafe(18) for name in annotators}
+        if tokens != known:
+            replace_file(path, msgspec.json.encode({**known, **tokens}), mode=0o600)
     except (OSError, msgspec.DecodeError) as error:
         raise ConfigError(f"cannot use the tokens in {str(path)!r}: {error}") from None
     return tokens

@@ -111,8 +111,8 @@ def _run_row(reader: RunReader) -> dict[str, Any]:
     settings = reader.settings
     model = settings.get("model")
     reward, held = reader.columns.get("reward/mean"), reader.columns.get("eval/mean")
-    opened = [one for one in newest(reader.findings).values() if one.status == "open"]
-    worst = next(iter(gravest_first(opened)), None)
+    findings = gravest_first(newest(reader.findings).values())
+    worst = next((finding for finding in findings if finding.status == "open"), None)
     return {
         "run": reader.name,
         "path": str(reader.path),
@@ -142,7 +142,7 @@ def _count(reader: RunReader, table: str) -> int:
 
 def _overview(reader: RunReader, query: Query) -> Any:
     changes = gravest_first(newest(reader.findings).values())
-    ordered = sorted(changes, key=lambda one: one.status == "closed")
+    ordered = sorted(changes, key=lambda finding: finding.status == "closed")
     return {
         "run": _run_row(reader),
         "findings": [msgspec.to_builtins(finding) for finding in ordered],
@@ -164,14 +164,14 @@ def _overview(reader: RunReader, query: Query) -> Any:
 def _notices(reader: RunReader) -> list[str]:
     """Return the notices of an older run, which had no findings."""
     lines = [line for line in reader.file("notices.jsonl").splitlines() if line.strip()]
-    told: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for line in lines:
         try:
             notice = msgspec.json.decode(line)
-            told[str(notice["name"])] = str(notice["text"])
+            texts[str(notice["name"])] = str(notice["text"])
         except (msgspec.DecodeError, KeyError, TypeError):
             continue
-    return list(told.values())
+    return list(texts.values())
 
 
 def _held_out(reader: RunReader) -> list[dict[str, float]]:
@@ -252,7 +252,7 @@ def _bands(readers: Sequence[RunReader], column_name: str, query: Query) -> dict
 
 
 def families(readers: Sequence[RunReader]) -> dict[str, str]:
-    """Return for each run what it is a seed of: the first run with the settings of its recipe."""
+    """Return for each run the first run with the settings of its recipe, of which it is a seed."""
     known: dict[str, str] = {}
     return {
         reader.name: known.setdefault(str(sorted(settings.items())), reader.name)
@@ -313,8 +313,8 @@ def _accounts(reader: RunReader, query: Query) -> Any:
         "SELECT fate, reason, COUNT(*) AS count, SUM(tokens) AS tokens, MAX(ordinal) AS top "
         "FROM rollouts GROUP BY fate, reason ORDER BY count DESC"
     )
-    known = sum(one["count"] for one in fates)
-    issued = max((one.pop("top") for one in fates), default=-1) + 1
+    known = sum(fate["count"] for fate in fates)
+    issued = max((fate.pop("top") for fate in fates), default=-1) + 1
     return {
         "fates": fates,
         "issued": issued,
@@ -353,7 +353,7 @@ def _steps(reader: RunReader, query: Query) -> Any:
 
 
 def _spread(members: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    rewards = [one["reward"] for one in members if one["reward"] is not None]
+    rewards = [reward for member in members if (reward := member["reward"]) is not None]
     if not rewards:
         return {"mean": None, "equal": False}
     return {"mean": fmean(rewards), "equal": len(rewards) > 1 and min(rewards) == max(rewards)}
@@ -401,9 +401,9 @@ def _tasks(reader: RunReader, query: Query) -> Any:
     return {
         "tasks": tasks[:2000],
         "count": len(tasks),
-        "never": sum(one["solved"] == 0 for one in tasks),
-        "always": sum(one["solved"] == one["plays"] for one in tasks),
-        "forgotten": sum(one["early"] > 0 and one["late"] == 0 for one in tasks),
+        "never": sum(task["solved"] == 0 for task in tasks),
+        "always": sum(task["solved"] == task["plays"] for task in tasks),
+        "forgotten": sum(task["early"] > 0 and task["late"] == 0 for task in tasks),
     }
 
 
@@ -508,7 +508,9 @@ def _episode(reader: RunReader, query: Query) -> Any:
         return {"gone": True}
     row, episode = read
     learned = reader.store.learned(episode.ordinal) if "eval-" not in row["file"] else None
-    windows = {(one["role"], one["window"]): one for one in (learned or {}).get("windows", [])}
+    windows = {
+        (window["role"], window["window"]): window for window in (learned or {}).get("windows", [])
+    }
     decode = reader.decoder()
     same_task = reader.store.rows(
         "SELECT * FROM episodes WHERE task=? AND id!=? AND (grp!=? OR file!=?) "
@@ -525,7 +527,7 @@ def _episode(reader: RunReader, query: Query) -> Any:
             for number, trajectory in enumerate(episode.trajectories)
         ],
         "siblings": _siblings(reader, row, episode),
-        "same_task": [_episode_row(one) for one in same_task],
+        "same_task": [_episode_row(other) for other in same_task],
     }
 
 
@@ -537,7 +539,7 @@ def _siblings(reader: RunReader, row: Any, episode: Episode) -> list[dict[str, A
         return []
     of_group = "SELECT * FROM episodes WHERE grp=? AND file=? ORDER BY idx LIMIT 64"
     rows = reader.store.rows(of_group, row["grp"], row["file"])
-    best = max(rows, key=lambda one: -math.inf if one["reward"] is None else one["reward"])
+    best = max(rows, key=lambda each: -math.inf if each["reward"] is None else each["reward"])
     other = reader.episode(best["id"]) if best["id"] != row["id"] else None
     place = first_difference(episode, other[1]) if other else None
     return [

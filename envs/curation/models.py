@@ -36,7 +36,7 @@ class WritesAnswers(Protocol):
     async def write(
         self, messages: Sequence[Message], *, max_tokens: int, temperature: float, seed: int
     ) -> tuple[str, bool]:
-        """Answer a conversation; return the text without thoughts, and whether it ended by
+        """Answer a conversation; return the text without thoughts, and whether the text ended by
         itself.
 
         Raises:
@@ -133,7 +133,7 @@ class WriteSettings:
     max_tokens: int = 1024
     """The most tokens of what the model writes at a time."""
     temperature: float = 0.8
-    """The temperature at which it writes."""
+    """The temperature of sampling."""
     concurrency: int = 16
     """The most tasks that are written at the same time."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from functools import partial
@@ -193,7 +194,7 @@ def connect(
 
     Raises:
         ConfigError: an address is missing, malformed or repeated, a name does not resolve, a file
-            cannot be read, or the format is unknown.
+            cannot be read, a limit is not above 0, or the format is unknown.
     """
     if format not in ("json", "msgpack"):
         raise ConfigError(f"format is 'json' or 'msgpack', got {format!r}")
@@ -202,6 +203,9 @@ def connect(
             "connect() takes one or more addresses in one text, separated by commas, got "
             f"{url!r:.80}"
         )
+    for name, limit in (("timeout_s", timeout_s), ("attempt_timeout_s", attempt_timeout_s)):
+        if not 0 < limit < math.inf:
+            raise ConfigError(f"{name} is a number of seconds above 0, got {limit!r}")
     given_token = token if token is not None else os.environ.get("LUDUS_TOKEN", "")
     is_socket = url.startswith(UNIX)
     roster = Roster("http://localhost" if is_socket else url)

@@ -44,7 +44,7 @@ async def send_scores(client: Client, scores: Sequence[Score]) -> list[Verdict |
 
 def batch_of(scores: Sequence[Score]) -> dict[str, object]:
     """Build the body of `/v1/score_batch`."""
-    return {"items": [{"verifier": one.verifier, "sample": one.sample} for one in scores]}
+    return {"items": [{"verifier": score.verifier, "sample": score.sample} for score in scores]}
 
 
 def batches_of(scores: Sequence[Score]) -> Iterator[Sequence[Score]]:
@@ -98,7 +98,7 @@ class RemoteVerifier:
         self._replicas = replicas
         only = replicas.only
         self._carrier = only.carrier(SCORES) if only is not None else None
-        """To the server, where there is but one and there will be no other."""
+        """To the only server, where there will be no other."""
         self._card: asyncio.Task[bool | None] | None = None
         """Asks whether a second call is harmless; needed only where there are several servers."""
 
@@ -126,12 +126,12 @@ class RemoteVerifier:
         return card.done() and bool(card.result())
 
     async def _is_cheap_to_repeat(self) -> bool | None:
-        """Ask the servers; None where none has answered, so that they are asked again."""
+        """Ask the servers; None where no server answers, and the next score asks again."""
         try:
             verifiers = await self._replicas.call("GET", "/v1/verifiers", None, VerifierList)
         except RemoteError:
             return None
-        return any(one.name == self.name and one.cheap_to_repeat for one in verifiers.verifiers)
+        return any(card.name == self.name and card.cheap_to_repeat for card in verifiers.verifiers)
 
 
 class RemoteGroupVerifier(RemoteVerifier):

@@ -76,8 +76,10 @@ class GradingRunner:
         return self._line
 
     async def over(self, solution: asyncio.Future[RunOutcome], patience_s: float) -> bool:
-        """Wait until the tests are over, but once the solution has ended, which they notice soon,
-        for `patience_s` seconds more; return False if their process ended by itself before.
+        """Wait until the tests are over; return False if their process ended by itself before.
+
+        Once the solution has ended, which the tests notice soon, the wait is `patience_s` seconds
+        more.
         """
         assert self._line
         word = asyncio.ensure_future(self._loop.sock_recv(self._line, _WORD_BYTES))

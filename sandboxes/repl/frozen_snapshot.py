@@ -45,7 +45,13 @@ class FrozenSnapshot:
         """
         tree = origin.tree
         tree.copied = True
-        group = tree.make_group("frozen", processes=_FROZEN_PROCESSES, memory_bytes=memory_bytes)
+        try:
+            group = tree.make_group(
+                "frozen", processes=_FROZEN_PROCESSES, memory_bytes=memory_bytes
+            )
+        except NotSnapshotable:
+            kill([copy])
+            raise
         place = f"{origin.node}/{next(tree.numbers)}"
         details = {"frozen": copy, "session": origin.pid, "from": origin.place, "to": place}
         try:

@@ -139,13 +139,16 @@ class ProcessTree:
             memory_bytes: the most memory of all processes in the group.
 
         Raises:
-            NotSnapshotable: no control groups can be made here.
+            NotSnapshotable: no control group can be made, here or now.
         """
         if self.groups is None:
             raise NotSnapshotable("tier", "copies need control groups of their own")
         number = next(_groups)
-        group = self.groups.make(f"{name}-{number}", processes=processes)
-        group.limit_memory(memory_bytes)
+        try:
+            group = self.groups.make(f"{name}-{number}", processes=processes)
+            group.limit_memory(memory_bytes)
+        except OSError as error:  # such as too many open files
+            raise NotSnapshotable("fault", f"no control group can be made: {error}") from error
         return group
 
     def request(self, do: str, group: ControlGroup, **details: Any) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -306,6 +307,25 @@ async def test_nothing_is_left_of_them(sandbox: SlotSandbox) -> None:
         f"/proc/{SnapshotClient.of(sandbox).pid}/task/{SnapshotClient.of(sandbox).pid}/children"
     ).read_text()
     assert children.split() == []
+
+
+async def test_a_session_whose_copy_could_not_be_kept_can_be_copied_again(
+    sandbox: SlotSandbox,
+) -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    async with await Session.open(sandbox) as session:
+        await session.run("n = 1")
+        await (await session.snapshot()).close()  # starts the snapshot server
+        free = os.dup(0)
+        os.close(free)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free + 2, before[1]))
+        try:
+            with pytest.raises(NotSnapshotable, match="Too many open files"):
+                await session.snapshot()
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, before)
+        async with await session.snapshot() as snapshot:
+            assert await said(await snapshot.restore(), "n") == "1\n"
 
 
 def is_running(pid: int) -> bool:

@@ -14,7 +14,7 @@ import torch
 
 from ludus.agent.episodes import read_episodes
 from ludus.config import build, read_toml
-from ludus.envs import GeneratedTasks, TaskSet, TextEnv
+from ludus.envs import GeneratedTasks, Info, Task, TaskSet, TextEnv
 from ludus.envs.registry import register_env
 from ludus.errors import ConfigError
 from ludus.messages import Message
@@ -199,6 +199,37 @@ async def test_the_mixture_keeps_to_its_shares_and_begins_finite_splits_again() 
     (late,) = await source.tasks("train", [300_000])
     assert late.id.startswith("a::")
     await source.close()
+
+
+async def test_environments_are_closed_though_one_of_them_fails_to_close() -> None:
+    closed: list[str] = []
+
+    class Closing(TextEnv):
+        never_blocks = True
+
+        def __init__(self, name: str = "") -> None:
+            self.name = name
+
+        def reset(
+            self, *, seed: int | None = None, options: dict[str, Any] | None = None
+        ) -> tuple[str, Info]:
+            return "begin", {}
+
+        def step(self, action: str) -> tuple[str, float, bool, bool, Info]:
+            return "", 1.0, True, False, {}
+
+        def close(self) -> None:
+            closed.append(self.name)
+            raise OSError(f"{self.name} cannot be closed")
+
+    register_env("me/closing-v0", Closing)
+    several = [EnvironmentConfig(env=f"me/closing-v0?name={name}", name=name) for name in "ab"]
+    source = MixedSource(several)
+    for name in "ab":
+        await source.release(await source.open(Task(id=f"{name}::train/0", split="train")))
+    with pytest.raises(OSError, match="cannot be closed"):
+        await source.close()
+    assert Counter(closed) == {"a": 2, "b": 2}  # the session that was played, and that of tasks
 
 
 def test_statistics_over_the_batch_are_taken_within_each_environment() -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Iterator
+
+import msgspec
 
 from ludus.errors import ConfigError
 
@@ -78,6 +81,23 @@ def refuse_conflicts(recipe: Recipe, loss: Bound) -> None:
     reasons += [reason for rule in LOSS_RULES for reason in rule(recipe, loss)]
     if reasons:
         raise ConfigError(f"recipe {recipe.name!r}: " + "; ".join(reasons))
+
+
+def _numbers(recipe: Recipe) -> Iterator[str]:
+    """Yield the numbers that are not finite; those of options are their functions' to refuse."""
+
+    def broken(place: object, path: str) -> Iterator[str]:
+        if isinstance(place, dict):
+            for name, value in place.items():
+                if not name.endswith("options") and name != "schedules":
+                    yield from broken(value, f"{path}.{name}" if path else name)
+        elif isinstance(place, (list, tuple)):
+            for number, value in enumerate(place):
+                yield from broken(value, f"{path}.{number}")
+        elif isinstance(place, float) and not math.isfinite(place):
+            yield f"{path} must be finite, got {place}"
+
+    yield from broken(msgspec.to_builtins(recipe), "")
 
 
 def _groups(recipe: Recipe) -> Iterator[str]:
@@ -256,8 +276,19 @@ def _losses(recipe: Recipe) -> Iterator[str]:
 
 def _credit(recipe: Recipe) -> Iterator[str]:
     settings = recipe.algorithm
+    if not 0 < settings.proxy_ratio < 1:
+        yield (
+            "algorithm.proxy_ratio is a share of the likeliest token, above 0 and below 1, got "
+            f"{settings.proxy_ratio}"
+        )
     if settings.advantage in WITH_VALUES and settings.value is None:
         yield f"{settings.advantage} needs a value head: add [algorithm.value]"
+    head = settings.value
+    if head is not None and (head.coefficient <= 0 or head.value_clip < 0):
+        yield (
+            "algorithm.value: coefficient must be positive and value_clip not negative, got "
+            f"{head.coefficient} and {head.value_clip}"
+        )
     if settings.value is not None and settings.advantage not in WITH_VALUES:
         yield f"[algorithm.value] trains a value head that {settings.advantage} never reads"
     if settings.whiten and settings.advantage in WHITENED:
@@ -315,6 +346,7 @@ def _overlong(recipe: Recipe) -> Iterator[str]:
 
 
 RULES: tuple[Rule, ...] = (
+    _numbers,
     _groups,
     _sampling_and_updates,
     _trees,

@@ -112,10 +112,10 @@ class Follow(_Schedule, frozen=True, tag_field="schedule", tag="follow"):
 
     def moved(self, value: float, measured: float) -> float:
         """Return the next value, which for a metric outside of the points is that of the end."""
-        (first, low), *rest = self.points
+        (first, low), *later = self.points
         if measured <= first:
             return low
-        for right, high in rest:
+        for right, high in later:
             if measured <= right:
                 return low + (high - low) * (measured - first) / (right - first)
             first, low = right, high
@@ -269,7 +269,7 @@ def _not_finite(schedule: Schedule) -> str:
         value = getattr(schedule, name)
         if name == "most" and value == math.inf:  # a multiplier without an upper end
             continue
-        numbers = [one for pair in value for one in pair] if name == "points" else [value]
+        numbers = [number for pair in value for number in pair] if name == "points" else [value]
         if any(isinstance(number, float) and not math.isfinite(number) for number in numbers):
             return f"{name} must be finite, got {value}"
     return ""
@@ -306,7 +306,7 @@ class Numbers:
         return timed | self._moved
 
     def learned(self, step: int, metrics: Mapping[str, float]) -> list[str]:
-        """Move the numbers after a step, and return what a person should know, one line each.
+        """Move the numbers after a step, and return notes for a person, a line each.
 
         A metric that a step has not measured, such as a held-out score between evaluations, or
         that came out infinite or as no number, leaves its number where it is.
@@ -370,7 +370,5 @@ class Numbers:
         self._moved |= {path: moved[path] for path in self._moved if path in moved}
         self._at_end = dict(state["at_end"])
         # A state of an older version does not say which metrics were measured.
-        self._seen = set(state.get("seen", [each.metric for each in self._followed()]))
-
-    def _followed(self) -> list[Moved]:
-        return [each for each in self.schedules.values() if not isinstance(each, Timed)]
+        moving = (each for each in self.schedules.values() if not isinstance(each, Timed))
+        self._seen = set(state.get("seen", [schedule.metric for schedule in moving]))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack
 from typing import Any
 
 import msgspec
@@ -120,9 +121,10 @@ class MixedSource:
         return total
 
     async def close(self) -> None:
-        """Close the sessions and connections of all environments."""
-        for source in self.sources.values():
-            await source.close()
+        """Close the sessions and connections of all environments, though one may fail to close."""
+        async with AsyncExitStack() as closing:
+            for source in self.sources.values():
+                closing.push_async_callback(source.close)
 
     async def _at(self, split: str, index: int) -> tuple[str, int]:
         """Return the environment and the place in its split of the mixture's task `index`."""
@@ -212,9 +214,10 @@ class MixedExperts:
             await expert.check(split)
 
     async def close(self) -> None:
-        """Close the environments."""
-        for expert in self._experts.values():
-            await expert.close()
+        """Close the environments, though one may fail to close."""
+        async with AsyncExitStack() as closing:
+            for expert in self._experts.values():
+                closing.push_async_callback(expert.close)
 
 
 def refuse_mixture(environments: Sequence[EnvironmentConfig], *, env: str, agent: str) -> None:

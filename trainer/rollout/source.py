@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import asdict
 from typing import Any, Protocol
 
@@ -146,12 +147,15 @@ class LocalSource:
         return {}
 
     async def close(self) -> None:
-        """Close every session that was opened."""
-        for session in [self._first, *self._idle]:
-            await session.close()
-        self._idle.clear()
-        if self._started:
-            await self._threads.stop()
+        """Close every session that was released, and end the threads, though a session's close may
+        fail.
+        """
+        async with AsyncExitStack() as closing:
+            if self._started:
+                closing.push_async_callback(self._threads.stop)
+            for session in [self._first, *self._idle]:
+                closing.push_async_callback(session.close)
+            self._idle.clear()
 
 
 class RemoteSource:

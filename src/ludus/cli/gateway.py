@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 from urllib.parse import quote
 
 import httpx
+import msgspec
 import tyro
 
 from ludus.agent import ChatPolicy, Sampling
@@ -78,6 +79,20 @@ class InspectOptions:
     """The operator's key, which the gateway printed; best given as LUDUS_TOKEN or env:NAME."""
 
 
+class _InspectedRollout(msgspec.Struct):
+    sampled_tokens: int
+    untrained_tokens: dict[str, int]
+    tree: list[str]
+
+
+class _ErrorText(msgspec.Struct):
+    message: str
+
+
+class _GatewayError(msgspec.Struct):
+    error: _ErrorText
+
+
 def main(arguments: Sequence[str]) -> int:
     """Serve until SIGINT or SIGTERM, or print a rollout; returns 0."""
     if arguments and arguments[0] == "inspect":
@@ -139,24 +154,19 @@ def look(arguments: Sequence[str]) -> int:
         reply = httpx.get(address, headers=headers, timeout=30)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise ConfigError(f"--url {options.url}: no gateway answers there ({error})") from None
-    refusal = ""
     try:
-        body = reply.json()
-        if reply.status_code == 200:
-            tree, untrained = body["tree"], body["untrained_tokens"]
-            sampled = body["sampled_tokens"]
-        else:
-            refusal = body["error"]["message"]
-    except (ValueError, KeyError, TypeError):
+        if reply.status_code != 200:
+            refusal = msgspec.json.decode(reply.content, type=_GatewayError).error.message
+            raise ConfigError(f"{options.rollout}: {refusal}")
+        rollout = msgspec.json.decode(reply.content, type=_InspectedRollout)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise ConfigError(
             f"--url {options.url}: what answers there is no gateway (status {reply.status_code})"
         ) from None
-    if refusal:
-        raise ConfigError(f"{options.rollout}: {refusal}")
-    for line in tree:
+    for line in rollout.tree:
         print(line)
-    reasons = ", ".join(f"{count} {why}" for why, count in untrained.items())
-    print(f"{sampled} tokens sampled; not trained: {reasons or 'none'}")
+    reasons = ", ".join(f"{count} {why}" for why, count in rollout.untrained_tokens.items())
+    print(f"{rollout.sampled_tokens} tokens sampled; not trained: {reasons or 'none'}")
     return 0
 
 

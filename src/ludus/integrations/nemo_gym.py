@@ -192,13 +192,13 @@ class _Player:
 
     async def begin(self, row: Mapping[str, Any]) -> None:
         try:
-            wanted = msgspec.convert(row.get("ludus") or {}, EpisodeChoice)
+            choice = msgspec.convert(row.get("ludus") or {}, EpisodeChoice)
         except msgspec.ValidationError as error:
             raise Refused(
                 f"the row's 'ludus' names task, split and seed: {error}", "invalid"
             ) from None
         self.earned, self.failure = 0.0, None
-        await self.episode.reset(seed=wanted.seed, options=wanted.options())
+        await self.episode.reset(seed=choice.seed, options=choice.options())
 
     async def act(self, action: str | Message) -> str:
         """Play an action, and return what the policy is told; a failure is kept for the verdict.
@@ -376,13 +376,16 @@ class NemoGymService:
     async def _run(self, card: EnvCard, request: web.Request, body: bytes) -> web.StreamResponse:
         row = decode(body, dict[str, Any])
         parameters = row.get("responses_create_params")
-        if not isinstance(parameters, dict):
+        if not isinstance(parameters, dict) or not isinstance(
+            prompt := parameters.get("input") or [], str | list
+        ):
             raise Refused(
-                "a row needs 'responses_create_params', an object with the model's input", "invalid"
+                "a row needs 'responses_create_params', an object whose 'input' is a text or a "
+                "list of items",
+                "invalid",
             )
         player = _Player(self._envs, card.id)
         await player.begin(row)
-        prompt = parameters.get("input") or []
         opening = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
         output: list[dict[str, Any]] = []
         response: dict[str, Any] = {}
@@ -393,9 +396,9 @@ class NemoGymService:
                 output += items
                 calls = [item for item in items if item.get("type") == "function_call"]
                 if not calls:
-                    told = await player.act(last_words(items) or "")
+                    reply = await player.act(last_words(items) or "")
                     if not player.episode.over:
-                        output.append({"type": "message", "role": "user", "content": told})
+                        output.append({"type": "message", "role": "user", "content": reply})
                 for item in calls:
                     identity = str(item.get("call_id") or "call_0")
                     arguments = str(item.get("arguments") or "{}")
@@ -451,7 +454,10 @@ async def _aggregate(card: EnvCard, request: web.Request, body: bytes) -> web.St
             f"{TASK} and {ROLLOUT} are whole numbers",
             "invalid",
         )
-    return web.json_response(aggregate_metrics(answers))
+    try:
+        return web.json_response(aggregate_metrics(answers))
+    except OverflowError as error:
+        raise Refused(f"rewards too large to be averaged: {error}", "invalid") from None
 
 
 async def _reverify_mode(request: web.Request, body: bytes) -> web.StreamResponse:

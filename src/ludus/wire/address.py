@@ -79,7 +79,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def listen_at(path: str) -> socket.socket:
-    """Bind a Unix socket that only this user may use, and return it, listening without blocking. A
+    """Bind a Unix socket for this user alone, and return a socket that listens without blocking. A
     socket that a server has left behind is replaced.
 
     Raises:

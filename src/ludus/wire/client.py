@@ -78,7 +78,7 @@ class HttpRequest:
     method: str
     url: str
     headers: Mapping[str, str] = field(repr=False)
-    """The headers by name. They stay out of the `repr`, since one of them holds the token."""
+    """The headers by name; out of the `repr`, since a header holds the token."""
     body: bytes = b""
 
 

@@ -18,6 +18,8 @@ from ludus.rewards.rows import image_at
 
 SFT, PAIRS = ConversationReader(Path()), PreferenceReader(Path())
 ASKED, SAID = ("user", "hi"), ("assistant", "yo")
+CALLS = {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": {}}}]}
+RESULT = {"role": "tool", "content": "1"}
 
 
 def user(text: str) -> dict[str, str]:
@@ -102,6 +104,10 @@ def test_conversations(row: dict[str, Any], expected: list[tuple[str, str]]) -> 
         (
             {"messages": [{"role": "agent", "content": "yo"}]},
             "an unknown role: 'agent'; say which it is, such as --fields assistant=agent",
+        ),
+        (
+            {"messages": [user("hi"), CALLS, RESULT, RESULT, assistant("yo")]},
+            "with a result that no call asked for",
         ),
         ({"messages": [user("hi"), assistant("yo", weight=0)]}, "without a turn of the assistant"),
         ({"messages": [user("hi"), assistant("yo", weight=0.5)]}, "neither 0 nor 1: 0.5"),

@@ -277,10 +277,18 @@ def test_an_env_without_an_expert_has_only_failed_episodes(
     assert "mine/mute-v0 has no expert" in " ".join(capsys.readouterr().out.split())
 
 
-async def test_a_server_that_is_no_gateway_is_refused_in_a_sentence() -> None:
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("<html>", "[]", "[" * 9999, '{"error": "no"}', '{"error": {"message": 3}}'),
+        '{"tree": [], "untrained_tokens": [], "sampled_tokens": 1}',
+        '{"tree": 5, "untrained_tokens": {}, "sampled_tokens": 1}',
+    ],
+)
+async def test_a_server_that_is_no_gateway_is_refused_in_a_sentence(text: str) -> None:
     async def page(request: web.Request) -> web.Response:
         status = 404 if request.path.endswith("gone") else 200
-        return web.Response(text="<html>", status=status)
+        return web.Response(text=text, status=status)
 
     application = web.Application()
     application.router.add_get("/{path:.*}", page)

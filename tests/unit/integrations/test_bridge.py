@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, ClassVar
 
 import aiohttp
 import pytest
+from aiohttp import WSCloseCode, web
+from aiohttp.test_utils import TestClient, TestServer
 
 import ludus
 from ludus.background import run_on_loop
@@ -16,6 +19,7 @@ from ludus.envs.serving.server import EnvService
 from ludus.errors import ConfigError
 from ludus.integrations.bridge import EnvBridge, as_chat, spoken
 from ludus.integrations.nemo_gym import NemoGymService
+from ludus.integrations.openenv.playing import ListeningSocket
 from ludus.integrations.openenv.service import OpenEnvService
 from ludus.messages import ImagePart, Message, Role, TextPart, user
 from ludus.verdict import Status
@@ -114,7 +118,8 @@ def test_an_image_that_nobody_has_to_answer_takes_no_reward(bridge: EnvBridge) -
 async def served(when: str) -> AsyncGenerator[aiohttp.ClientSession]:
     """A server of `Pictures`, for the protocols of NeMo Gym and of OpenEnv."""
     envs = EnvService([f"test/pictures-v0?when={when}"])
-    server = HttpServer([envs, OpenEnvService(envs), NemoGymService(envs)])
+    nemo_gym = NemoGymService(envs, model_url="http://127.0.0.1:1")
+    server = HttpServer([envs, OpenEnvService(envs), nemo_gym])
     await server.start()
     try:
         # The server has a bare address for a host, whose cookies aiohttp keeps only if told so.
@@ -143,6 +148,46 @@ async def test_nemo_gym_has_no_reward_for_an_image_that_is_not_shown(
             for failed in (looked, told):
                 assert failed.status == 500
                 assert "shows an image" in await failed.text()
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/aggregate_metrics", {"verify_responses": [{"reward": 1e308}] * 3}),
+        ("/aggregate_metrics", {"verify_responses": [{"reward": 10**400}]}),
+        ("/run", {"responses_create_params": {"input": 5}}),
+        ("/run", {"responses_create_params": {"input": {"role": "user"}}}),
+        ("/run", {"responses_create_params": []}),
+    ],
+)
+async def test_nemo_gym_answers_a_mistake_of_the_client_as_one(path: str, body: Any) -> None:
+    async with served("never") as client:
+        answered = await client.post(path, json=body)
+        assert (answered.status, "Refused: " in await answered.text()) == (422, True)
+
+
+async def test_an_openenv_client_that_never_waits_for_answers_is_cut_off() -> None:
+    asked: asyncio.Queue[str] = asyncio.Queue()
+    over = asyncio.Event()
+
+    async def play(request: web.Request) -> web.StreamResponse:
+        socket = ListeningSocket(max_bytes=10_000, idle_s=60)
+        async for question in socket.serve(request):
+            asked.put_nowait(question)
+            await over.wait()
+        return socket.response
+
+    app = web.Application()
+    app.router.add_get("/ws", play)
+    async with TestClient(TestServer(app)) as client, asyncio.timeout(20):
+        line = await client.ws_connect("/ws")
+        await line.send_str("begin")
+        assert await asked.get() == "begin"
+        for letter in "abc":  # two can wait
+            await line.send_str(letter * 4000)
+        assert (await line.receive()).data == WSCloseCode.POLICY_VIOLATION
+        over.set()
+        assert [await asked.get() for _ in range(2)] == ["a" * 4000, "b" * 4000]
 
 
 async def test_nemo_gym_does_not_begin_with_an_image() -> None:

@@ -1,10 +1,11 @@
-"""What must hold whatever the numbers: fifteen properties, on generated batches in float64."""
+"""What must hold whatever the numbers: properties, on generated batches in float64."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from random import Random
 
 import pytest
 import torch
@@ -346,3 +347,36 @@ def test_a_ratio_that_would_overflow_leaves_a_finite_gradient(name: str) -> None
             total.backward()
             assert logp.grad is not None
             assert bool(logp.grad.isfinite().all()), (gap, sign)
+
+
+@given(st.floats(0.125, 2000, width=32), st.integers(2, 20), st.randoms(use_true_random=False))
+@fast
+def test_equal_rewards_give_no_advantage_whatever_their_mean_is_rounded_to(
+    reward: float, count: int, draw: Random
+) -> None:
+    rewards = torch.full((count,), reward)
+    rates = torch.full((count,), draw.uniform(0.5, 5))
+    assert not A.single_stream_spo_advantages(rewards, rates, rates).any()
+    # a row without tokens has another reward, and weighs nothing
+    lengths = torch.tensor([*(float(draw.randint(1, 200)) for _ in range(count)), 0.0])
+    answers = torch.cat([rewards, torch.zeros(1)])
+    assert not A.hapo_advantages(answers, torch.zeros(count + 1).long(), lengths).any()
+    parents = torch.tensor([-1, *(draw.randrange(node) for node in range(1, count))])
+    for estimator in (
+        A.spo_tree_advantages,
+        partial(A.spo_tree_advantages, normalise=True),
+        partial(A.tree_pooled_advantages, normalise=True),
+        A.tree_grpo_advantages,
+        A.treepo_advantages,
+    ):
+        assert not estimator(rewards, parents).any()
+    assert not A.vine_tree_advantages(rewards, parents, torch.zeros(count).bool()).any()
+
+
+def test_a_reward_that_is_no_number_is_seen_in_the_advantages() -> None:
+    rewards, ones = torch.tensor([1.0, torch.nan, 0.0]), torch.ones(3)
+    groups, parents = torch.zeros(3).long(), torch.tensor([-1, 0, 0])
+    assert A.single_stream_spo_advantages(rewards, ones, ones).isnan().any()
+    assert A.hapo_advantages(rewards, groups, ones).isnan().any()
+    for estimator in (A.spo_tree_advantages, A.tree_pooled_advantages):
+        assert estimator(rewards, parents, normalise=True).isnan().any()

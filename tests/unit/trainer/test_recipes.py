@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from math import nan
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import cast
@@ -44,6 +45,7 @@ ROLLOUTS = torch.tensor([0, 0, 1, 2, 3])
 """Rollout 0 was cut in two by a summary."""
 REWARDS, GROUPS = torch.tensor([1.0, 0, 1, 0]), torch.tensor([0, 0, 1, 1])
 OLD = torch.linspace(-2, -0.5, 20).view(5, 4)
+PENALTY = {"name": "overlong_penalty_rewards", "options": {"max_length": 8, "buffer": 2}}
 BAND = {"name": "ratio_band_mask", "options": {"low": 0.9, "high": 1.1}}
 
 
@@ -466,6 +468,17 @@ def test_a_recipe_that_contradicts_itself_is_not_shown() -> None:
             "no such function",
         ),
         ("grpo", {"sampling": {"temperature": 0.0}}, "greedy rollouts are all alike"),
+        ("grpo", {"sampling": {"temperature": nan}}, "sampling.temperature must be finite"),
+        ("ppo", {"algorithm": {"value": {"coefficient": nan}}}, "coefficient must be finite"),
+        ("ppo", {"algorithm": {"value": {"coefficient": -1.0}}}, "coefficient must be positive"),
+        ("ppo", {"algorithm": {"value": {"value_clip": -0.1}}}, "value_clip not negative"),
+        ("grpo", {"algorithm": {"proxy_ratio": 2.0}}, "a share of the likeliest token"),
+        (
+            "grpo",
+            {"algorithm": {"kl": {"place": "loss", "coefficient": nan}}},
+            r"algorithm\.kl\.coefficient must be finite, got nan",
+        ),
+        ("dapo", {"shaping": [{**PENALTY, "weight": nan}]}, r"shaping\.0\.weight must be finite"),
         ("grpo", {"sampling": {"refill": True}}, "there is no filter"),
         ("ppo", {"algorithm": {"advantage_options": {"lam": 1.5}}}, "lam = 1.5 is not in"),
         ("grpo", {"algorithm": {"loss": "pacs_loss", "agg": "token_mean"}}, "has no parameter agg"),

@@ -320,6 +320,11 @@ async def test_a_member_that_is_no_server_of_ours_costs_nothing(
             "connect(): a server's address looks like http://127.0.0.1:8765, got '127.0.0.1:8765'",
         ),
         ("", "connect(): give one or more different addresses, each once, got ''"),
+        (
+            "htp://me:pw@127.0.0.1:8765",
+            "connect(): a server's address looks like http://127.0.0.1:8765, got "
+            "'htp://***@127.0.0.1:8765'",
+        ),
         (8765, "connect() takes one or more addresses in one text, separated by commas, got 8765"),
     ],
 )
@@ -329,6 +334,13 @@ def test_an_address_that_is_none_is_told_once_with_what_it_looks_like(
     with pytest.raises(ConfigError) as refused:
         ludus.connect(address)
     assert str(refused.value) == told
+
+
+@pytest.mark.parametrize("limit", [0, -1.0, float("nan"), float("inf")])
+@pytest.mark.parametrize("name", ["timeout_s", "attempt_timeout_s"])
+def test_a_limit_that_is_none_is_refused_before_anything_is_sent(name: str, limit: Any) -> None:
+    with pytest.raises(ConfigError, match=f"{name} is a number of seconds above 0"):
+        ludus.connect("http://127.0.0.1:1", **{name: limit})
 
 
 async def test_a_server_named_by_two_addresses_counts_once() -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..groups import floating
+from ..groups import floating, group_statistics, group_std
 
 
 def single_stream_spo_prior(
@@ -57,7 +57,7 @@ def single_stream_spo_advantages(
         eps: added to the standard deviation.
 
     Returns:
-        [B]; 0 for a batch of one.
+        [B]; 0 for a batch of one, and where all differences are equal.
 
     Source: arXiv 2509.13232.
 
@@ -65,11 +65,10 @@ def single_stream_spo_advantages(
     >>> single_stream_spo_advantages(torch.tensor([1.0, 0.0]), alpha, beta)
     tensor([ 0.7071, -0.7071])
     """
-    surprise = floating(rewards) - alpha / (alpha + beta)
-    centred = surprise - surprise.mean() if surprise.numel() else surprise
-    variance = centred.square().sum() / max(surprise.numel() - ddof, 1)
-    scale = variance.sqrt() + eps
-    return torch.where(variance > 0, centred / torch.where(scale > 0, scale, 1.0), 0.0).detach()
+    surprise = (floating(rewards) - alpha / (alpha + beta)).detach()
+    batch = torch.zeros_like(surprise, dtype=torch.long)  # a single group
+    scale = group_std(surprise, batch, ddof=ddof) + eps
+    return group_statistics(surprise, batch).centred / torch.where(scale == 0, 1.0, scale)
 
 
 def single_stream_spo_memory(

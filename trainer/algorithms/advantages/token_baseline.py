@@ -12,6 +12,7 @@ from ..groups import (
     first_rows,
     floating,
     group_index,
+    group_range,
     group_size,
     group_statistics,
     group_sum,
@@ -170,13 +171,17 @@ def hapo_advantages(
     values, weight = floating(rewards).detach(), lengths.to(floating(rewards).dtype)
     total = group_sum(weight, groups)
     live = lengths > 0
-    # Rewards are centred by rows first, which gives exactly 0 in a group of equal rewards; the mean
-    # over tokens is then taken of what is left.
-    anchored = group_statistics(values, groups).centred
+    # Relative to the group's least reward, which gives exactly 0 where those of all rows with
+    # tokens are equal; the mean over tokens is then taken of what is left.
+    least = group_range(torch.where(live, values, torch.inf), groups)[0]
+    anchored = torch.where(live, values - least, 0.0)
     centred = anchored - group_sum(weight * anchored, groups) / total.clamp(min=1)
     variance = group_sum(weight * centred.square(), groups) / (total - ddof).clamp(min=1)
     scale = variance.sqrt() + eps
-    averaged = torch.where(live & (variance > 0), centred / torch.where(scale > 0, scale, 1.0), 0.0)
+    # Not `variance > 0`, which would take what is not a number for no spread, and hide it.
+    averaged = torch.where(
+        live & (variance != 0), centred / torch.where(scale == 0, 1.0, scale), 0.0
+    )
     if fallback is None:
         return averaged
     extreme = group_sum((live & (averaged.abs() >= fallback)).to(values.dtype), groups) > 0

@@ -46,10 +46,7 @@ def tree_values(rewards: Tensor, parents: Tensor) -> Tensor:
     depths, values = node_depths(parents), floating(rewards).detach().clone()
     # From the deepest level upwards, so that the values of all children are known.
     for depth in range(int(depths.max()) if len(depths) else 0, 0, -1):
-        at = depths == depth
-        total = torch.zeros_like(values).index_add(0, parents[at], values[at])
-        count = torch.zeros_like(values).index_add(0, parents[at], torch.ones_like(values[at]))
-        values = torch.where(count > 0, total / count.clamp(min=1), values)
+        values = _backed_up(values, parents, depths == depth)
     return values
 
 
@@ -168,7 +165,9 @@ def tree_pooled_advantages(
         return advantages
     spread = torch.zeros_like(values)
     spread[roots[leaves]] = group_std(values[leaves], roots[leaves])
-    return advantages / (spread[roots] + eps)
+    # Equal leaves have no advantage, and the rounding of their mean none either.
+    scale = spread[roots] + eps
+    return torch.where(spread[roots] == 0, 0.0, advantages / torch.where(scale == 0, 1.0, scale))
 
 
 def vine_tree_advantages(rewards: Tensor, parents: Tensor, continuations: Tensor) -> Tensor:
@@ -202,10 +201,7 @@ def vine_tree_advantages(rewards: Tensor, parents: Tensor, continuations: Tensor
     of_values, trained = continuations & (parents >= 0), ~continuations & (parents >= 0)
     for depth in range(int(depths.max()) if len(depths) else 0, 0, -1):
         for chosen in (trained, of_values):  # the second, where there are any, has the last word
-            at = chosen & (depths == depth)
-            total = torch.zeros_like(values).index_add(0, parents[at], values[at])
-            count = torch.zeros_like(values).index_add(0, parents[at], torch.ones_like(values[at]))
-            values = torch.where(count > 0, total / count.clamp(min=1), values)
+            values = _backed_up(values, parents, chosen & (depths == depth))
     return torch.where(trained, values - values[parents.clamp(min=0)], 0.0)
 
 
@@ -430,6 +426,17 @@ def treepo_advantages(
     return torch.where(parents >= 0, values - decay * values[parents.clamp(min=0)], 0.0)
 
 
+def _backed_up(values: Tensor, parents: Tensor, at: Tensor) -> Tensor:
+    """Return `values` [N] in which the parents of the nodes `at` [N] have the mean of these."""
+    above, brought = parents[at], values[at]
+    total = torch.zeros_like(values).index_add(0, above, brought)
+    count = torch.zeros_like(values).index_add(0, above, torch.ones_like(brought))
+    # A mean stays among its terms, so that no rounding makes a step of equal values.
+    least = torch.full_like(values, torch.inf).scatter_reduce(0, above, brought, "amin")
+    greatest = torch.full_like(values, -torch.inf).scatter_reduce(0, above, brought, "amax")
+    return torch.where(count > 0, (total / count.clamp(min=1)).clamp(least, greatest), values)
+
+
 def _climb(nodes: Tensor, parents: Tensor) -> Tensor:
     return torch.where(nodes >= 0, parents[nodes.clamp(min=0)], nodes)
 
@@ -447,4 +454,4 @@ def _below(values: Tensor, parents: Tensor, leaves: Tensor) -> tuple[Tensor, Ten
         least = least.scatter_reduce(0, index, reward, "amin")
         greatest = greatest.scatter_reduce(0, index, reward, "amax")
         ancestors = _climb(ancestors, parents)
-    return count, total / count.clamp(min=1), least == greatest
+    return count, (total / count.clamp(min=1)).clamp(least, greatest), least == greatest

@@ -152,7 +152,7 @@ class ControlCalls:
         self._post("/start_weight_update", {})
 
     def update_weights(self, update_info: dict[str, Any] | list[dict[str, Any]]) -> None:
-        """Have the workers receive tensors; returns when they are loaded."""
+        """Have the workers receive tensors; returns when the tensors are loaded."""
         clients = importlib.import_module(f"{PACKAGE}.clients")
         as_json = clients._json_safe_update_payload(update_info)  # handles of IPC are pickled
         self._post("/update_weights", {"update_info": as_json})
@@ -168,7 +168,7 @@ class ControlCalls:
 
 
 def source_class() -> type[Any]:
-    """Return a subclass of vLLM's `WeightSource` that shows what it holds; imports vLLM."""
+    """Return a subclass of vLLM's `WeightSource` over a source of ours; imports vLLM."""
     base = importlib.import_module(f"{PACKAGE}.base")
 
     class HeldWeights(base.WeightSource):  # type: ignore[misc,name-defined]
@@ -225,8 +225,8 @@ def refuse_without_gpu(backend: TransferBackend) -> None:
 
 
 def own_address(url: str) -> str:
-    """Return the address of this machine that a server can reach: the one from which packets to
-    that server leave.
+    """Return the address of this machine that a server can reach: packets to that server leave from
+    there.
 
     >>> own_address("http://127.0.0.1:8000")
     '127.0.0.1'

@@ -213,6 +213,7 @@ class InspectTask:
         """Run the solver up to the first question to the model."""
         if self._run is not None:
             self._run.cancel()
+        self._asked = None  # what the solver of another sample asked
         sample = self._samples[str(task["split"])][int(task["index"])]
         self._state, self._shown = _state(sample), 0
         self._run = self._loop.create_task(self._play(sample))
@@ -269,6 +270,10 @@ class InspectTask:
         models: Any = importlib.import_module("inspect_ai.model")
         if state.tools:
             raise PeerBroken("the solver has tools, which are not played here")
+        if self._asked is not None and not self._asked.done():
+            raise PeerBroken(
+                "the solver asks again before it has an answer, which cannot be played"
+            )
         self._state = state
         self._asked = asyncio.get_running_loop().create_future()
         said = await self._asked

@@ -25,7 +25,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
-from aiohttp import WSMsgType, web
+from aiohttp import WSCloseCode, WSMsgType, web
 
 from ludus.errors import LudusError, SessionGone
 from ludus.wire.faults import Refused
@@ -44,7 +44,8 @@ class ListeningSocket:
     """A WebSocket connection that tells questions in order, and answers only who listens.
 
     Args:
-        max_bytes: the largest message of the client.
+        max_bytes: the largest message of the client, and the most that wait for their turn
+            together; a client that sends more before it is answered is cut off.
         idle_s: seconds without any message after which the connection is closed.
     """
 
@@ -52,7 +53,9 @@ class ListeningSocket:
         self._socket = web.WebSocketResponse(
             compress=False, max_msg_size=max_bytes, autoping=False, timeout=2.0
         )
-        self._idle_s = idle_s
+        self._idle_s, self._max_bytes = idle_s, max_bytes
+        self._waiting = 0
+        """The characters of the questions that wait, and one more for each."""
         self._transport: asyncio.BaseTransport | None = None
         self._questions: asyncio.Queue[str | None] = asyncio.Queue()
         self._last: str | None = None
@@ -69,6 +72,7 @@ class ListeningSocket:
         reader = asyncio.create_task(self._read(), name="ludus-openenv-reader")
         try:
             while (question := await self._questions.get()) is not None:
+                self._waiting -= len(question) + 1
                 if self._questions.empty():
                     self._newer.clear()
                 yield question
@@ -151,6 +155,11 @@ class ListeningSocket:
                     if message.data == self._pings.to_bytes(8):
                         self._pong.set()
                 elif message.type is WSMsgType.TEXT:
+                    if self._waiting and self._waiting + len(message.data) > self._max_bytes:
+                        code = WSCloseCode.POLICY_VIOLATION
+                        await self._socket.close(code=code, message=b"too much waits for an answer")
+                        return
+                    self._waiting += len(message.data) + 1
                     self._newer.set()
                     self._last = message.data
                     self._questions.put_nowait(message.data)

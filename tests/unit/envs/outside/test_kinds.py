@@ -5,14 +5,18 @@ import json
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
 import ludus
 from ludus.cli.main import main
 from ludus.envs.outside import home, kinds, sources
+from ludus.envs.outside.inside.adapters.for_inspect import InspectTask
+from ludus.envs.outside.inside.contract import PeerBroken
 from ludus.envs.registry import find_env
 from ludus.errors import ConfigError, UnknownEnv
 
@@ -245,3 +249,84 @@ def test_no_family_is_left_untried(kind: str) -> None:
     assert listed is not None
     told = {family.name: f"{family.needs} {family.problem}" for family in listed.families}
     assert not [name for name, need in told.items() if "not tried" in need]
+
+
+INSPECT = {
+    "inspect_ai": {},
+    "inspect_ai.model": {
+        "ChatMessageUser": lambda content: SimpleNamespace(role="user", text=content),
+        "ModelOutput": SimpleNamespace(
+            from_content=lambda _, text: SimpleNamespace(
+                message=SimpleNamespace(role="assistant", text=text)
+            )
+        ),
+        "ModelName": str,
+    },
+    "inspect_ai.scorer": {"Target": str, "value_to_float": lambda: float},
+    "inspect_ai.solver": {
+        "TaskState": lambda **given: SimpleNamespace(tools=[], completed=False, **given)
+    },
+}
+"""What an evaluation's adapter asks of inspect_ai, where that is not installed."""
+EVALUATION = """
+import asyncio
+from types import SimpleNamespace
+
+EMPTY = dict(sandbox=None, files=None, choices=None, metadata=None)
+
+async def asks(state, generate):
+    await asyncio.sleep(0.001)  # as whoever reads a file
+    state.messages[0].text = f"Think: {state.messages[0].text}"
+    return await generate(state)
+
+async def asks_twice(state, generate):
+    return (await asyncio.gather(generate(state), generate(state)))[0]
+
+async def score(state, target):
+    return SimpleNamespace(value=float(state.messages[-1].text == target), explanation="")
+
+def sums(solver="asks"):
+    samples = [SimpleNamespace(id=n, input=f"{n}+0", target=f"{n}", **EMPTY) for n in range(40)]
+    return SimpleNamespace(dataset=samples, solver=globals()[solver], scorer=score, sandbox=None)
+"""
+
+
+@pytest.fixture
+def evaluation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., InspectTask]]:
+    """Makes the task `sums`; its loops are closed at the end."""
+    for name, fields in INSPECT.items():
+        module = ModuleType(name)
+        vars(module).update(fields)
+        monkeypatch.setitem(sys.modules, name, module)
+    file = tmp_path / "tasks.py"
+    file.write_text(EVALUATION)
+    with ExitStack() as loops:
+
+        def made(**settings: str) -> InspectTask:
+            task = InspectTask("inspect/sums", {"path": str(file), **settings})
+            loops.callback(task._loop.close)
+            return task
+
+        yield made
+
+
+def test_an_evaluation_begins_anew_in_the_midst_of_a_sample(
+    evaluation: Callable[..., InspectTask],
+) -> None:
+    task = evaluation()
+    for index in range(3):
+        begun = task.reset({"split": "train", "index": index})
+        text = begun["observation"][0]["content"]
+        assert text.startswith("Think: ")
+    answered = task.step({"text": text.removeprefix("Think: ").removesuffix("+0")})
+    assert (answered["reward"], answered["terminated"]) == (1.0, True)
+
+
+def test_a_solver_that_asks_twice_at_once_is_told_and_not_waited_for(
+    evaluation: Callable[..., InspectTask],
+) -> None:
+    task = evaluation(solver="asks_twice")
+    with pytest.raises(PeerBroken, match="asks again before it has an answer"):
+        task.reset({"split": "train", "index": 0})
