@@ -258,6 +258,8 @@ class VerdictFile:
 def _known_verdicts(path: Path, rows: Sequence[AnswerRow]) -> dict[int, RowVerdict]:
     if not path.exists():
         return {}
+    if not path.is_file():  # a pipe or a device has no end, and would be replaced by a file
+        raise ConfigError(f"cannot write --out {str(path)!r}: it is no file, name one")
     judged = {row.line: row for row in rows}
     known: dict[int, RowVerdict] = {}
     try:

@@ -6,6 +6,7 @@ that `ludus --help` and the serving verbs never pay for torch.
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
@@ -90,6 +91,18 @@ examples:
 A name with -vN is an environment, a bare name is a verifier."""
 
 
+REMEDIES = {
+    errno.ENAMETOOLONG: "give a shorter name",
+    errno.EACCES: "see who may read and write there (ls -l)",
+    errno.EROFS: "name a place that can be written",
+    errno.ENOSPC: "free space there, or name another place",
+    errno.EDQUOT: "free some of your quota there, or name another place",
+    errno.EMFILE: "raise the limit of open files (ulimit -n)",
+    errno.ENFILE: "close files of other processes on this machine",
+}
+"""What to do about an error of the machine, which is none of ludus."""
+
+
 class UnknownVerb(UnknownName):
     """The command line names a verb that `ludus` does not have."""
 
@@ -128,7 +141,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _complain(f"check failed: {error}")
             return 1
         message = str(error)
-        if not isinstance(error, LudusError):
+        if isinstance(error, OSError) and error.errno in REMEDIES:
+            place = f": {error.filename!r:.200}" if error.filename is not None else ""
+            message = f"{error.strerror}{place}; {REMEDIES[error.errno]}"
+        elif not isinstance(error, LudusError):
             message = (
                 f"unexpected {type(error).__name__}: {error} ({where(error)}; "
                 "set LUDUS_DEBUG=1 for the traceback)"

@@ -135,13 +135,23 @@ def said(capsys: pytest.CaptureFixture[str]) -> str:
         (["--import", "none.py", "list"], "no such file"),
         (["--import", "no_such_module", "list"], "no such module"),
         (["--import"], "needs a Python file"),
+        (["train", "a" * 300], "File name too long: 'aaa"),
+        (["score", "rows.jsonl", "--out", "/dev/zero"], "'/dev/zero': it is no file"),
     ],
 )
 def test_mistakes_are_one_line_that_says_what_to_do(
-    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str],
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    (tmp_path / "rows.jsonl").write_text('{"verifier": "maths", "response": "2", "gold": "2"}')
+    monkeypatch.chdir(tmp_path)
     assert main(arguments) == 2
-    assert words in said(capsys)
+    complaint = said(capsys)
+    assert words in complaint
+    assert "unexpected" not in complaint
 
 
 def test_an_unexpected_error_is_named_and_its_traceback_is_there_on_demand(
