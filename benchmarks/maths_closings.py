@@ -551,11 +551,42 @@ def domains(rng: random.Random, count: int) -> Iterator[Row]:
             yield Row("domains", problem, f"\\{{{names[name]}\\}}", response, name == asked)
 
 
+_CHAINS = (
+    "{0} km/h × (1000 m / 1 km) × (1 h / 3600 s) = {1} m/s", "{0} km × (1000 m / 1 km) = {1} m",
+    "10·{0} = 2·16 + 15 = {1}₁₀",
+    "$x^2 < {0} \\iff |x| < 9 \\iff -{1} < x < {1}$.",
+    "Der Umfang ist U = 2πr = 2 · π · 4 cm = {1}π cm ≈ {2} cm.",
+)  # fmt: skip
+
+
+def worked_chains(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield calculations that are the whole response: with units, a base, equivalences, or a
+    rounded value with a decimal comma behind.
+    """
+    for _ in range(count):
+        first, last = rng.sample(range(20, 99), 2)
+        said = rng.choice(_CHAINS)
+        rounded = f"{last * 3.14159265:.2f}".replace(".", ",")
+        problem, gold = "Berechne den Wert.", "{0}"
+        if "<" in said:
+            problem, gold = "Solve the inequality.", "(-{0}, {0})"
+        elif "π" in said:
+            gold = "{0}\\pi"
+        response = said.format(first, last, rounded)
+        yield Row("worked chains", problem, gold.format(last), response, True)
+        for other in (first, last + 1):
+            yield Row("worked chains, other", problem, gold.format(other), response, False)
+        wrong = said.format(first, last, "1" + rounded)
+        if "≈" in said:
+            yield Row("worked chains, rival", problem, gold.format(last), wrong, False)
+
+
 DRAWS = (
     infinite, lettered_pairs, stressed_names, foreign_chances, chances_of_others, named_sums,
     statements,
     parts_in_lists, dollars_behind, stressed_measures, counted_ratios, listed_names,
     listed_sequences, further_numbers, arrowed_lists, notes_below,
     steps_left, letters_asked, rows_of_values, matched_options, precisions, domains,
+    worked_chains,
 )  # fmt: skip
 """Every law of this file, as a function of a generator and the number of draws."""

@@ -311,6 +311,8 @@ class MathsVerifier:
         around = response[max(0, extraction.start - AROUND) : extraction.end + AROUND]
         locale = Locale(prompt[:MAX_PROMPT], around)
         by_language = self.conventions.locale == "auto" and answer not in golds
+        if by_language and extraction.rivals:
+            extraction = replace(extraction, rivals=tuple(map(locale.answer, extraction.rivals)))
         if by_language and (uniform := locale.answer(answer)) != answer:
             answer = uniform
             extraction = replace(extraction, text=answer)

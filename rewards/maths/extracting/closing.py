@@ -120,6 +120,8 @@ def _chained(text: str) -> str:
         return text
     if (not sides and "=" in steps[0]) or (steps and len(sides) == 1 and _WORKED.fullmatch(first)):
         return last.strip()
+    if not steps and len(sides) == 1 and _CONVERTS.match(first):
+        return sides[0].strip()
     if len(sides) < 2 or not (_NAME.fullmatch(first) or _WORKED.fullmatch(first)):
         return text
     return "=".join(sides[-2:] if _UNIT.search(sides[-2]) else sides[-1:]).strip()
@@ -138,12 +140,16 @@ _WORKED = re.compile(r"(?:(?![,;:](?!\d)|[^\W\d_]{4}|\s(?:and|und|et|or)\s)[^=<>
 _UNIT = re.compile(r"\d[\s·]*(?!π|e-?\d)[^\W\d_]")
 _VALUE = re.compile(
     r"\s*[-−]?\d[\d.,]*(?:e[-+]?\d+|\s?[·×x*]\s?10(?:\^[-−]?\d+|[⁻⁺]?[⁰¹²³⁴-⁹]+))?(?:\s?π)?"
-    r"\s?(?:[A-Za-zµ°Ω%][\w/²³⁻¹·^]{0,9})?[.\s]*"
+    r"(?:₁₀|\s?(?:[A-Za-zµ°Ω%][\w/²³⁻¹·^]{0,9})?)[.\s]*"
 )
+_CONVERTS = re.compile(r"\s*\d[\d.,]* ?[^\W\d_][^=]*\s[×·*÷]\s(?!.*[^\W\d_]{4})")
+"""A product of a value with a unit: `72 km/h × (1 h / 3600 s)`."""
 _CONSTANT = re.compile(r"(?=[^√π]*[√π])[-−+·*/()\d.,√π²³½¼¾ ]+")
 """An exact constant, which a chain works out: `cos 75° = ... = (√6 − √2)/4`."""
 _ARROW = re.compile(
-    r"(?s)(?P<before>.*)(?:⟹|⇒|=>|\\(?:implies|Rightarrow"
+    r"(?s)(?P<before>.*)(?:⟹|⇒|=>|(?<=\d)\s?(?:⟺|⇔|\\(?:iff"
+    r"|Leftrightarrow)(?![a-z]))(?=[^<>≤≥]*[<>≤≥])"
+    r"|\\(?:implies|Rightarrow"
     r"|Longrightarrow)(?![a-z]))\s*(?P<value>\S.*)"
 )
 _TO_VALUES = re.compile(
