@@ -417,10 +417,176 @@ def arrowed_lists(rng: random.Random, count: int) -> Iterator[Row]:
             yield Row("lists behind arrows, other", problem, ", ".join(gold), response, False)
 
 
+_BELOW = (
+    ("[^1]", "[^1]: Euler's formula gives 8 - {0} + 6 = 2."), ("*", "\\* A square has {0}."),
+    ("†", "† Not to be confused with the {0} of a square."), ("[1]", "[1]: See book {0}."),
+    ("", "— MathBot {0}"), ("", "-- The Tutor, {0} May"), ("", "Best regards,\nBot {0}"),
+    ("", "### Key takeaways\n\n- A cube has {0} faces.\n- So one draws it."),
+    ("", "**Tips:**\n1. Draw it.\n2. Count {0} on each side."),
+    ("", "Hope that helps! Remember the {0} rules: draw, count, check."),
+    ("", "A drawing has {0} lines, by the way."),
+    ("", "A count with {0} lines confirms this result."),
+)  # fmt: skip
+
+
+def notes_below(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield footnotes, signatures, sections of remarks and words to the reader below a value."""
+    problem = "How many edges has it?"
+    for _ in range(count):
+        value, other = rng.sample(range(20, 99), 2)
+        mark, below = rng.choice(_BELOW)
+        response = f"We count 4 of each.\n\nIt has {value} edges.{mark}\n\n{below.format(other)}"
+        yield Row("notes below", problem, str(value), response, True)
+        yield Row("notes below, other", problem, str(other), response, False)
+
+
+_STEPS_LEFT = (
+    "We still need the sum.", "It remains to compute the sum.", "What remains is to find $a+b$.",
+    "I'd still have to evaluate it at x={1}...", "Es bleibt noch die Summe zu berechnen.",
+    "Il reste à calculer la somme.", "Queda por calcular la suma.", "Осталось найти сумму.",
+    "还需要求它们的和。",
+)  # fmt: skip
+_STEPS_TAKEN = ("We still need to add 3 to get {0}.", "It remains to add them, which gives {0}.",
+                "After that we still have to pay {0} dollars.")  # fmt: skip
+
+
+def steps_left(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield responses that stop before a step of the work, and such that take the step."""
+    for _ in range(count):
+        a, b = rng.sample(range(2, 60), 2)
+        lead = f"(x-{a})(x-{b}) = 0, which leaves {a} and {b}. "
+        for gold in (f"{a}, {b}", str(b), str(a + b)):
+            left = lead + rng.choice(_STEPS_LEFT).format(a, b)
+            yield Row("steps left", "Find the sum of the roots.", gold, left, False)
+        taken = lead + rng.choice(_STEPS_TAKEN).format(a + b)
+        yield Row("steps taken", "Find the sum of the roots.", str(a + b), taken, True)
+
+
+_LETTERS = ("So x = {0}, which makes y = {1}.", "We find x = {0} and y = {1}.",
+            "Hence $x = {0}$, $y = {1}$.", "y = {1} and hence x = {0}.",
+            "Thus $y = {1}$ and $x = {0}$.")  # fmt: skip
+_LETTERS_ASKED = ("Solve y = 2x + 1 and y = 9 for {}.", "Find the value of {}.", "Find {}.",
+                  "Determine ${}$.")  # fmt: skip
+
+
+def letters_asked(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield values of two letters in the closing sentence, of which the question asks for one."""
+    for _ in range(count):
+        values = dict(zip("xy", rng.sample(range(2, 99), 2), strict=True))
+        response = f"Substitute. {rng.choice(_LETTERS).format(*values.values())}"
+        asked, other = rng.sample("xy", 2)
+        problem = rng.choice(_LETTERS_ASKED).format(asked)
+        yield Row("letters asked", problem, str(values[asked]), response, True)
+        yield Row("letters asked, other", problem, str(values[other]), response, False)
+        either = f"Substitute. We have x = {values['x']} or y = {values['y']}."
+        yield Row("letters asked, either", problem, str(values[asked]), either, False)
+
+
+def rows_of_values(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield several values of a letter in rows, of which the last is not the only one."""
+    for _ in range(count):
+        values = [str(value) for value in rng.sample(range(-60, 60), rng.choice((2, 3)))]
+        shape = rng.choice(("x = {}", "- {}", "* {}", "$x = {}$", "- $x = {}$"))
+        response = "\n".join(map(shape.format, values))
+        problem = rng.choice(("Find x.", "Find the solution set."))
+        gold = ", ".join(rng.sample(values, len(values)))
+        yield Row("rows of values", problem, f"\\{{{gold}\\}}", response, True)
+        for part in (f"\\{{{values[-1]}\\}}", values[-1]):
+            yield Row("rows of values, last", problem, part, response, False)
+
+
+_MATCHES = ("This matches choice {}.", "It corresponds to option {}.", "That agrees with ({}).",
+            "So the value matches option {}.", "This matches {}. Choice {} would be 10%.",
+            "It matches ({}). Option {} forgets the factor.")  # fmt: skip
+
+
+def matched_options(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield options that a sentence picks behind their value, be it another one's."""
+    for _ in range(count):
+        texts = rng.sample(range(2, 99), 4)
+        listed = "\n".join(f"{letter}) {text}" for letter, text in zip("ABCD", texts, strict=True))
+        problem = f"What is 15% of 200?\n{listed}"
+        place = rng.randrange(4)
+        letter, other = "ABCD"[place], "ABCD"[place - 1]
+        lead = f"0.15 × 200 = {texts[place]}. "
+        said = rng.choice(_MATCHES)
+        yield Row("matched options", problem, letter, lead + said.format(letter, other), True)
+        yield Row(
+            "matched options, other", problem, letter, lead + said.format(other, letter), False
+        )
+        either = f"{lead}It matches {letter} or {other}."
+        yield Row("matched options, either", problem, letter, either, False)
+
+
+_PRECISE = ("The value is {0}, rounded to {1} decimals.", "It is {0} to {1} decimal places.",
+            "So we get {0} to {1} significant figures.", "Das ist {0}, auf {1} Dezimalstellen.",
+            "The answer is {0} rounded to {1} decimal places.")  # fmt: skip
+_IMPRECISE = ("The answer should be rounded to {1} decimal places.", "Rounded to {1} decimals.",
+              "We should give it to {1} significant figures.")  # fmt: skip
+
+
+def precisions(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield values with the number of their digits, which is no value."""
+    for _ in range(count):
+        value, digits = f"{rng.randrange(11, 60)}.{rng.randrange(11, 99)}", rng.randrange(2, 7)
+        said = rng.choice(_PRECISE).format(value.rstrip("0"), digits)
+        yield Row("precisions", "Evaluate the root.", value, said, True)
+        for response in (said, rng.choice(_IMPRECISE).format(value, digits)):
+            yield Row("precisions, digits", "Evaluate the root.", str(digits), response, False)
+
+
+def domains(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield the range or the domain of a relation where one of them is asked for."""
+    for _ in range(count):
+        pairs = list(zip(rng.sample(range(9), 3), rng.sample(range(20, 40), 3), strict=True))
+        names = {
+            name: ", ".join(map(str, sorted(side)))
+            for name, side in zip(("domain", "range"), zip(*pairs, strict=True), strict=True)
+        }
+        asked, other = rng.sample(["domain", "range"], 2)
+        problem = f"Find the {asked} of the relation {{{', '.join(map(str, pairs))}}}."
+        shape = rng.choice(("{}: {{{}}}", "The {} is {{{}}}.", "{}: $\\{{{}\\}}$"))
+        for name in (asked, other):
+            response = shape.format(name if "The" in shape else name.title(), names[name])
+            yield Row("domains", problem, f"\\{{{names[name]}\\}}", response, name == asked)
+
+
+_CHAINS = (
+    "{0} km/h × (1000 m / 1 km) × (1 h / 3600 s) = {1} m/s", "{0} km × (1000 m / 1 km) = {1} m",
+    "10·{0} = 2·16 + 15 = {1}₁₀",
+    "$x^2 < {0} \\iff |x| < 9 \\iff -{1} < x < {1}$.",
+    "Der Umfang ist U = 2πr = 2 · π · 4 cm = {1}π cm ≈ {2} cm.",
+)  # fmt: skip
+
+
+def worked_chains(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield calculations that are the whole response: with units, a base, equivalences, or a
+    rounded value with a decimal comma behind.
+    """
+    for _ in range(count):
+        first, last = rng.sample(range(20, 99), 2)
+        said = rng.choice(_CHAINS)
+        rounded = f"{last * 3.14159265:.2f}".replace(".", ",")
+        problem, gold = "Berechne den Wert.", "{0}"
+        if "<" in said:
+            problem, gold = "Solve the inequality.", "(-{0}, {0})"
+        elif "π" in said:
+            gold = "{0}\\pi"
+        response = said.format(first, last, rounded)
+        yield Row("worked chains", problem, gold.format(last), response, True)
+        for other in (first, last + 1):
+            yield Row("worked chains, other", problem, gold.format(other), response, False)
+        wrong = said.format(first, last, "1" + rounded)
+        if "≈" in said:
+            yield Row("worked chains, rival", problem, gold.format(last), wrong, False)
+
+
 DRAWS = (
     infinite, lettered_pairs, stressed_names, foreign_chances, chances_of_others, named_sums,
     statements,
     parts_in_lists, dollars_behind, stressed_measures, counted_ratios, listed_names,
-    listed_sequences, further_numbers, arrowed_lists,
+    listed_sequences, further_numbers, arrowed_lists, notes_below,
+    steps_left, letters_asked, rows_of_values, matched_options, precisions, domains,
+    worked_chains,
 )  # fmt: skip
 """Every law of this file, as a function of a generator and the number of draws."""

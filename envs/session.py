@@ -28,7 +28,7 @@ from ludus.errors import (
     UnknownSplit,
     UnknownTask,
 )
-from ludus.messages import Message, Observation, ToolCall, as_action, tool_result
+from ludus.messages import Message, Observation, ToolCall, as_action, as_messages, tool_result
 from ludus.thoughts import AUTO, apart, marks_of
 from ludus.verdict import Verdict
 
@@ -131,6 +131,8 @@ def _fitting(method: str, method_value: Any, slots: Sequence[_Slot]) -> tuple[An
                 f"{_must_return(method, slots)}; got {name} of type {type(value).__name__}: "
                 f"{value!r:.120}{hint}"
             )
+        if name == "observation":
+            _refuse_unencodable(method, value)
     return method_value
 
 
@@ -166,6 +168,20 @@ def _is_observation(value: Any) -> bool:
     if isinstance(value, str):
         return True
     return isinstance(value, list) and all(isinstance(message, Message) for message in value)
+
+
+def _refuse_unencodable(method: str, observation: Observation) -> None:
+    """Refuse text that is none, such as half of a surrogate pair: neither a server nor a tokenizer
+    takes such text, and whoever encodes the observation would be blamed.
+    """
+    for message in as_messages(observation):
+        try:
+            message.text.encode()
+        except UnicodeEncodeError as error:
+            raise CheckFailed(
+                f"{method}() returned an observation that is no text: {error}; read what may be "
+                "none with errors='replace'"
+            ) from None
 
 
 Stepped = tuple[Observation, float, bool, bool, Info]

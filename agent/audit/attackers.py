@@ -148,6 +148,9 @@ class AnswerFrame:
     is_constant: bool = False
     """Whether every episode ends in the same way, so that the end is no answer."""
 
+    def __hash__(self) -> int:  # the arguments of a call have none
+        return hash((self.before, self.after, self.argument, self.numbers, self.is_constant))
+
     @classmethod
     def of(cls, lessons: Sequence[Lesson], briefing: Briefing) -> AnswerFrame:
         """Find the frame: what all final answers begin and end with, up to a whole word."""

@@ -393,8 +393,9 @@ class _Attack(Arena):
                 rows += climber.pairs(lesson, episode)
         rows = rows[:MOST_HEARD] if any(after for _, after, _ in rows) else []
         for kind in (RuleKind.PIECE, RuleKind.RANK):
-            rule = rule_from([(after, right) for _, after, right in rows], told, str, kind)
-            if rule is None or rule_from([(b, right) for b, _, right in rows], "", str, kind):
+            frame = AnswerFrame()
+            rule = rule_from([(after, right) for _, after, right in rows], told, frame, kind)
+            if rule is None or rule_from([(b, right) for b, _, right in rows], "", frame, kind):
                 continue
             # Replies tell something if they are right more often than the most frequent value.
             heard = sum(rule[1](after) == right for _, after, right in rows)
@@ -510,7 +511,7 @@ class _Attack(Arena):
             ]
             told = f"{ground.briefing.system_prompt}\n{ground.briefing.answer_format}"
             told += f"\n{lessons[0].opening}\n{move}"
-            rules = (rule_from(pairs, told, frame.core, kind) for kind in RuleKind)
+            rules = (rule_from(pairs, told, frame, kind) for kind in RuleKind)
             for name, rule in filter(None, rules):
                 asked, about = (
                     partial(asks, move, rule, frame, ends),

@@ -17,7 +17,7 @@ import string
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from enum import StrEnum
-from functools import partial
+from functools import lru_cache, partial
 from itertools import repeat
 from statistics import median
 from urllib.parse import unquote
@@ -310,43 +310,51 @@ def learned_rule(scene: Scene, kind: RuleKind) -> tuple[str, Rule] | None:
         for lesson in scene.lessons
         if lesson.actions
     ]
-    return rule_from(known, f"{scene.prompt}\n{scene.opening}", frame.core, kind)
+    return rule_from(known, f"{scene.prompt}\n{scene.opening}", frame, kind)
 
 
 def rule_from(
-    known: Sequence[tuple[str, str]], told: str, core: Rule, kind: RuleKind
+    known: Sequence[tuple[str, str]], told: str, frame: AnswerFrame, kind: RuleKind
 ) -> tuple[str, Rule] | None:
     """Return the rule that gives answers from texts.
 
     Args:
         known: texts with their answers.
         told: what the policy is told, which may ask for just that rule.
-        core: takes the frame off an answer.
+        frame: what answers have in common, and a rule need not give.
         kind: of the rule.
     """
     # One answer for all is the attacker `constant`'s.
     if len(known) < LEAST_LESSONS or len({answer for _, answer in known}) < 2:
         return None
-    rule = _learned(known, told.casefold(), core, kind)
-    return rule and (rule[0], lambda text: core(rule[1](text)))
+    rule = _learned(tuple(known), told.casefold(), frame, kind)
+    return rule and (rule[0], lambda text: frame.core(rule[1](text)))
+
+
+@lru_cache(maxsize=16)
+def _fitting(known: tuple[tuple[str, str], ...], frame: AnswerFrame) -> list[Way]:
+    """Return the rules that are right on enough texts, the best first; kept, since each task asks
+    anew.
+    """
+    plain = [(text, plain_of(answer)) for text, answer in known]
+
+    def right(way: Way) -> int:
+        return sum(plain_of(frame.core(way[1](text))) == answer for text, answer in plain)
+
+    counts = [(right(way), way) for way in RULES if len({answer for _, answer in known}) > 2]
+    fitting = [pair for pair in counts if pair[0] >= LEAST_SHARE * len(known)]
+    return [way for _, way in sorted(fitting, key=lambda pair: -pair[0])]
 
 
 def _learned(
-    known: Sequence[tuple[str, str]], told: str, core: Rule, kind: RuleKind
+    known: tuple[tuple[str, str], ...], told: str, frame: AnswerFrame, kind: RuleKind
 ) -> tuple[str, Rule] | None:
     pieces = (RuleKind.PIECE, RuleKind.RANK)
-    if kind not in pieces and any(_learned(known, "", core, piece) for piece in pieces):
+    if kind not in pieces and any(_learned(known, "", frame, piece) for piece in pieces):
         return None  # where a piece is the answer, asked for or not, nothing gives it away
-    best: tuple[float, str, Rule] | None = None
-    plain = [(text, plain_of(answer)) for text, answer in known]
-    for name, rule, words in RULES if len({answer for _, answer in known}) > 2 else ():
-        if RuleKind.of(name) is not kind or any(re.search(rf"\b{word}", told) for word in words):
-            continue
-        share = sum(plain_of(core(rule(text))) == answer for text, answer in plain) / len(known)
-        if share >= LEAST_SHARE and (best is None or share > best[0]):
-            best = share, name, rule
-    if best is not None:
-        return best[1], best[2]
+    for name, rule, words in _fitting(known, frame):
+        if RuleKind.of(name) is kind and not any(re.search(rf"\b{word}", told) for word in words):
+            return name, rule
     if kind in pieces:
         return _between(known) if kind is RuleKind.PIECE else None
     return (
@@ -354,7 +362,7 @@ def _learned(
         or _counted(known, told)
         or _giveaways(known)
         or _looked_up(known, told)
-        or _placed(known, told, core)
+        or _placed(known, told, frame)
         or _keyed(known, told)
     )
 
@@ -557,7 +565,9 @@ def _numbers_of(text: str) -> dict[str, int]:
     return found
 
 
-def _placed(known: Sequence[tuple[str, str]], told: str, core: Rule) -> tuple[str, Rule] | None:
+def _placed(
+    known: Sequence[tuple[str, str]], told: str, frame: AnswerFrame
+) -> tuple[str, Rule] | None:
     """Return the rule that a number of the text, as it is or with a constant added, is the place of
     the answer among the options, as they are shown or sorted; counted round and round.
     """
@@ -568,7 +578,7 @@ def _placed(known: Sequence[tuple[str, str]], told: str, core: Rule) -> tuple[st
         shifts = dict[str, Counter[int]]()
         places = Counter[int]()
         for text, answer in known:
-            offered = [core(option) for option in offers(text)]
+            offered = [frame.core(option) for option in offers(text)]
             if answer in offered:
                 place = offered.index(answer)
                 places[place] += 1
@@ -705,4 +715,4 @@ def _rule_of_turns(scene: Scene, kind: RuleKind) -> tuple[str, Rule] | None:
             [lesson.opening, *lesson.replies], lesson.actions[:MOST_TURNS], strict=False
         )
     ][:MOST_PAIRS]
-    return rule_from(known, f"{scene.prompt}\n{scene.opening}", frame.core, kind)
+    return rule_from(known, f"{scene.prompt}\n{scene.opening}", frame, kind)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from itertools import combinations
 from typing import Any
 
 import msgspec
@@ -121,7 +122,7 @@ def compare(readers: Sequence[RunReader], *, by: str = "", column: str = "") -> 
     for reader, label in zip(readers, labels(readers, by), strict=True):
         groups[label].append(reader)
     table: dict[str, Scores] = {
-        label: np.array([[scores[one.name][task] for task in tasks] for one in members], float)
+        label: np.array([[scores[run.name][task] for task in tasks] for run in members], float)
         for label, members in groups.items()
     }
     return _compared(groups, table)
@@ -145,21 +146,19 @@ def _compared(groups: dict[str, list[RunReader]], table: dict[str, Scores]) -> d
         }
         for label, scores in table.items()
     ]
-    names = list(table)
     seeds = _seeds(table)
     pairs = [
         {
-            "first": one,
-            "second": other,
-            "probability": improvement(table[one], table[other]),
-            "interval": bootstrap([table[one], table[other]], improvement)
-            if min(len(table[one]), len(table[other])) > 1
+            "first": first,
+            "second": second,
+            "probability": improvement(table[first], table[second]),
+            "interval": bootstrap([table[first], table[second]], improvement)
+            if min(len(table[first]), len(table[second])) > 1
             else None,
-            **seeds[one, other],
-            "enough": _enough(seeds[one, other]),
+            **seeds[first, second],
+            "enough": _enough(seeds[first, second]),
         }
-        for place, one in enumerate(names)
-        for other in names[place + 1 :]
+        for first, second in combinations(table, 2)
     ]
     tasks = next(iter(table.values())).shape[1]
     return {"recipes": recipes, "pairs": pairs, "levels": levels, "tasks": tasks, "refused": []}
@@ -180,11 +179,11 @@ def _curve(readers: Sequence[RunReader]) -> Any:
     where the points are too few or the reward has not grown.
     """
     for name in ("eval/mean", "reward/mean"):
-        series = [one.columns[name] for one in readers if name in one.columns]
-        runs = [(list(one.steps), list(one.values)) for one in series]
+        columns = [reader.columns[name] for reader in readers if name in reader.columns]
+        runs = [(list(column.steps), list(column.values)) for column in columns]
         if runs and min(sum(step > 0 for step in steps) for steps, _ in runs) >= LEAST:
-            told = fit_with_interval(runs, draws=60)
-            return msgspec.to_builtins(told) | {"column": name}
+            fit = fit_with_interval(runs, draws=60)
+            return msgspec.to_builtins(fit) | {"column": name}
     return None
 
 
@@ -252,13 +251,10 @@ def labels(readers: Sequence[RunReader], by: str = "") -> list[str]:
     flat = [reader.recipe_settings() for reader in readers]
     names = sorted({name for table in flat for name in table})
     differing = [name for name in names if len({table.get(name) for table in flat}) > 1]
-    told = [
-        ", ".join(_setting(name, table.get(name)) for name in differing if name in table)
-        for table in flat
-    ]
     return [
-        text or _setting("recipe", table.get("recipe"))
-        for text, table in zip(told, flat, strict=True)
+        ", ".join(_setting(name, table.get(name)) for name in differing if name in table)
+        or _setting("recipe", table.get("recipe"))
+        for table in flat
     ]
 
 

@@ -173,7 +173,7 @@ def write_report(
 def _views(runs: Runs) -> dict[str, Any]:
     """Return the views that a file holds, without episodes."""
     columns = view("columns", runs, {})
-    names = ",".join(one["name"] for one in columns["columns"])
+    names = ",".join(column["name"] for column in columns["columns"])
     # Fewer points a line where there are many lines, so that they never fill the file.
     points = max(60, min(POINTS, 120_000 // max(1, len(columns["columns"]) * len(runs.readers))))
     series = view("series", runs, {"columns": names, "width": str(points)})
@@ -186,7 +186,7 @@ def _views(runs: Runs) -> dict[str, Any]:
     for name in runs.readers:
         query = {"run": name}
         steps = view("steps", runs, query)
-        lines = {one: of[name] for one, of in series["series"].items() if name in of}
+        lines = {column: of[name] for column, of in series["series"].items() if name in of}
         data["runs"][name] = {
             "overview": view("overview", runs, query),
             "series": lines,
@@ -211,8 +211,8 @@ def _fill(
     """Put rows of the table and whole episodes into `data`; return the bytes that are left."""
     table = view("episodes", runs, {"run": reader.name, "limit": "1000", "choices": "1"})
     for offset in range(1000, min(table["total"], 5000), 1000):
-        more = view("episodes", runs, {"run": reader.name, "limit": "1000", "offset": str(offset)})
-        table["rows"] += more["rows"]
+        query = {"run": reader.name, "limit": "1000", "offset": str(offset)}
+        table["rows"] += view("episodes", runs, query)["rows"]
     rows = table["rows"]
     while rows and _size(rows) > room // 2:
         rows = rows[: len(rows) // 2]
@@ -220,9 +220,9 @@ def _fill(
     room -= _size(data["episodes"])
     if len(rows) < table["all"]:
         left_out.append(f"{table['all'] - len(rows):,} of {table['all']:,} episodes are left out.")
-    wanted = _telling(data["overview"], rows) if not head.most else [row["id"] for row in rows]
+    numbers = _telling(data["overview"], rows) if not head.most else [row["id"] for row in rows]
     whole = 0
-    for number in wanted[: head.most or TELLING]:
+    for number in numbers[: head.most or TELLING]:
         episode = view("episode", runs, {"run": reader.name, "id": str(number)})
         size = _size(episode) + 16
         if size > room:

@@ -13,8 +13,8 @@ word earns nothing, so that listing colours does not.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -29,7 +29,7 @@ from ..protocol import Briefing, TextEnv
 from ..tasks import GeneratedTasks, Task, digest_of
 from ..tools.function import Tool, tool
 from .image_prompt.pictures import Pixels, png_of, shape_mask
-from .image_prompt.scenes import BACKGROUND, COLOURS, NUMBERS, SHAPES
+from .image_prompt.scenes import BACKGROUND, COLOURS, SHAPES
 
 PLACES = (
     "top left", "top", "top right", "left", "center", "right", "bottom left", "bottom",
@@ -92,7 +92,7 @@ class Kind(StrEnum):
     SHAPE = "shape"
     """The shape of the thing in a cell; three answers."""
     COUNT = "count"
-    """How many things have a colour, on all pages together."""
+    """How many things have a colour, on all pages together; from none to all, equally often."""
 
 
 class ShapeQuestion(NamedTuple):
@@ -106,22 +106,49 @@ class ShapeQuestion(NamedTuple):
     """The colour that is counted, in questions for a number."""
 
 
-def ask(rng: random.Random, kind: Kind, pages: Sequence[Page]) -> ShapeQuestion:
-    """Draw a question of a kind about some pictures."""
+Quiz = tuple[tuple[Page, ...], ShapeQuestion]
+
+
+def ask(rng: random.Random, kind: Kind, pages: tuple[Page, ...]) -> Quiz:
+    """Draw a question of a kind about some pictures.
+
+    The shapes that are counted are painted first, as many as a number drawn from 0 to all: of
+    pictures as they are drawn, nearly all would have one shape of a colour.
+    """
     if kind is Kind.COUNT:
-        colour = rng.choice(sorted({shape.colour for page in pages for shape in page}))
-        count = sum(shape.colour == colour for page in pages for shape in page)
+        colour = rng.choice(sorted(COLOURS))
+        pages, count = _painted(rng, colour, pages)
         place = "" if len(pages) == 1 else " on all pages"
         everything = tuple(range(1, len(pages) + 1))
-        return ShapeQuestion(
+        return pages, ShapeQuestion(
             f"How many shapes are {colour}{place}?", str(count), everything, colour
         )
     number = rng.randint(1, len(pages))
     shape_drawn: DrawnShape = rng.choice(pages[number - 1])
     place = shape_drawn.place if len(pages) == 1 else f"{shape_drawn.place} of page {number}"
     if kind is Kind.SHAPE:
-        return ShapeQuestion(f"What shape is at the {place}?", shape_drawn.shape, (number,))
-    return ShapeQuestion(f"What colour is at the {place}?", shape_drawn.colour, (number,))
+        return pages, ShapeQuestion(f"What shape is at the {place}?", shape_drawn.shape, (number,))
+    return pages, ShapeQuestion(f"What colour is at the {place}?", shape_drawn.colour, (number,))
+
+
+def _painted(
+    rng: random.Random, colour: str, pages: tuple[Page, ...]
+) -> tuple[tuple[Page, ...], int]:
+    """Paint a random number of the shapes in `colour` and all others not; return the number too."""
+    shapes = [(number, shape) for number, page in enumerate(pages) for shape in page]
+    count = rng.randint(0, len(shapes))
+    chosen = set(rng.sample(range(len(shapes)), count))
+    others = sorted(COLOURS.keys() - {colour})
+    painted: list[list[DrawnShape]] = [[] for _ in pages]
+    for place, (number, shape) in enumerate(shapes):
+        new_colour = colour if place in chosen else rng.choice(others)
+        painted[number].append(replace(shape, colour=new_colour))
+    return tuple(map(tuple, painted)), count
+
+
+_NUMBER_WORDS = (
+    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten",
+)  # fmt: skip
 
 
 def read_answer(text: str) -> str:
@@ -131,13 +158,11 @@ def read_answer(text: str) -> str:
     ('red', '3', 'a red circle')
     """
     word = text.strip().lower().removesuffix(".").strip()
-    return str(NUMBERS.get(word, word))
+    return str(_NUMBER_WORDS.index(word)) if word in _NUMBER_WORDS else word
 
 
 MAX_DRAWS = 10_000
 MAX_PAGES = 16
-
-Quiz = tuple[tuple[Page, ...], ShapeQuestion]
 
 
 class ShapesTasks(GeneratedTasks):
@@ -167,7 +192,7 @@ class ShapesQuiz(TextEnv):
 
     Args:
         ask: kinds of questions, separated by commas: `colour` (chance 1 in 6), `shape` (1 in 3)
-            and `count`.
+            and `count` (1 in 3 with up to four shapes).
         min_things: the fewest shapes in a picture, at least 1.
         max_things: the most shapes in a picture, at most 9.
         pages: pictures of a task, 1 to 16. With several, the first is shown and `look` shows the
@@ -287,7 +312,7 @@ class ShapesQuiz(TextEnv):
         rng = random.Random(f"shapes/{task.seed}")
         for _ in range(MAX_DRAWS):
             pages = tuple(draw_page(rng, rng.randint(*self.things)) for _ in range(self.page_count))
-            question = ask(rng, rng.choice(self.kinds), pages)
+            pages, question = ask(rng, rng.choice(self.kinds), pages)
             if split_of(f"{told(pages)} {question.text}") == task.split:
                 return pages, question
         raise ConfigError(f"no picture of split {task.split!r} was found; raise max_things")

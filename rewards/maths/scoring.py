@@ -37,7 +37,7 @@ from .extracting.pipelines import PIPELINES
 from .extracting.rows import lists_in_rows, parts_of
 from .extracting.sentence import closing_sentence
 from .extracting.stance import Stance
-from .extracting.surface import with_dollars
+from .extracting.surface import with_dollars, without_notes
 from .extracting.verdicts import to_oneself, verdict
 from .lanes import Lanes
 from .proving.judge import NeedsPool
@@ -276,6 +276,7 @@ class MathsVerifier:
         if "\\(" in response or "$" in response:  # the same places, in the notation of `surface`
             offset = 0 if self.pipeline else thoughts_end(response, self.thinking)
             response = response[:offset] + with_dollars(response[offset:])
+        response = without_notes(response)
         open_ended = extraction.rule in _SAID or extraction.text is None
         if open_ended and all(map(verdict, golds)) and not verdict(extraction.text or ""):
             extraction = self._verdict(response, extraction)
@@ -310,6 +311,8 @@ class MathsVerifier:
         around = response[max(0, extraction.start - AROUND) : extraction.end + AROUND]
         locale = Locale(prompt[:MAX_PROMPT], around)
         by_language = self.conventions.locale == "auto" and answer not in golds
+        if by_language and extraction.rivals:
+            extraction = replace(extraction, rivals=tuple(map(locale.answer, extraction.rivals)))
         if by_language and (uniform := locale.answer(answer)) != answer:
             answer = uniform
             extraction = replace(extraction, text=answer)
@@ -475,11 +478,13 @@ def _beside(
 
 _PART = re.compile(r"\(([a-h])\)")
 _DENIED_EVENT = re.compile(
-    r"\b(?:that|which|who)\b[^.;\n]{0,40}(?:\b(?:not|never)|n['’]t)\b[^.;\n]*\b(?:is|equals|was)\W*$"
+    r"\b(?:that|which|who)\b[^.;\n]{0,40}(?:\b(?:not|never)|n['’]t)\b[^.;\n]*\b(?:is|equals"
+    r"|was)\W*$"
 )
 # A question with a negative prefix, or in another language, may ask for what does not happen.
 _ASKS_DENIED = re.compile(
-    r"(?i)\b(?:not|never|no|none|neither|without|fail\w*|exclud\w*|nor|cannot)\b|n['’]t\b|\b(?:un|in)\w{4,}|[^\x00-\x7f]"
+    r"(?i)\b(?:not|never|no|none|neither|without|fail\w*|exclud\w*|nor|cannot)\b|n['’]t\b|\b(?:un"
+    r"|in)\w{4,}|[^\x00-\x7f]"
 )
 
 

@@ -107,9 +107,9 @@ class Container:
     """The engine's name of an OCI runtime, such as gVisor's `runsc`; None for the default."""
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
-    volumes: Sequence[str] = ()
-    """Folders that the image declares as volumes. They are covered, since a volume is disk space
-    without a bound.
+    covered: Sequence[str] = ()
+    """Folders that are covered by empty ones: those that no program may read, and those that the
+    image declares as volumes, since a volume is disk space without a bound.
     """
 
     @property
@@ -152,7 +152,7 @@ class Container:
             for mount in self.mounts
         ]
         room = f"rw,exec,nosuid,nodev,size={self.disk_bytes},nr_inodes={self.inodes},mode=1777"
-        covered = dict.fromkeys(self.volumes, "ro,noexec,nosuid,nodev,size=4096,mode=0555")
+        covered = dict.fromkeys(self.covered, "ro,noexec,nosuid,nodev,size=4096,mode=0555")
         return {
             "Image": self.image,
             "Entrypoint": list(command),

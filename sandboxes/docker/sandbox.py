@@ -23,6 +23,7 @@ from ..guest.jail import policy
 from ..guest.run import emptying
 from ..guest.run.plan import DOCKER, JailPlan
 from ..local.control_groups import start_time
+from ..local.mounts import installed_places
 from ..local.slot_sandbox import LIGHT, NETWORK, SlotSandbox
 from ..local.slots import Slot
 from ..local.supervisor import PYTHON
@@ -180,6 +181,12 @@ class DockerSandbox(SlotSandbox):
         if image.is_host:
             readable = self._readable(NETWORK if plan.network else LIGHT)
             mounts += roots.mounts(readable, self._packages, folder / "etc")
+        hidden = [
+            mount.target + place.removeprefix(mount.source)
+            for mount in mounts
+            for place in installed_places(self._shown)
+            if place.startswith(f"{mount.source}/")
+        ]
         container = Container(
             image=image.id,
             python=image.interpreter.command,
@@ -188,7 +195,7 @@ class DockerSandbox(SlotSandbox):
             disk_bytes=self._disk_bytes,
             runtime=self._runtime,
             environment=image.environment,
-            volumes=image.volumes,
+            covered=(*image.volumes, *hidden),
         )
         return ContainerSlot(plan, self._engine, folder, container, self._suspects)
 
@@ -225,10 +232,10 @@ def find_image(engine: DockerEngine, name: str | None, runtime: str | None) -> I
         processes=64,
         disk_bytes=MIB,
         runtime=runtime,
-        volumes=tuple(config.get("Volumes") or ()),
+        covered=tuple(config.get("Volumes") or ()),
     )
     interpreter = of_image(engine, trial)
-    return Image(trial.image, name, interpreter, environment, tuple(trial.volumes))
+    return Image(trial.image, name, interpreter, environment, tuple(trial.covered))
 
 
 def remove_stale_folders() -> None:

@@ -7,29 +7,40 @@ import os
 import ssl
 import sys
 import sysconfig
+from collections.abc import Sequence
 from pathlib import Path
 
 from ludus.errors import ConfigError
 
 _SYSTEM_FOLDERS = ("bin", "lib", "lib32", "lib64", "libexec", "include", "share")
-_INSTALLED = ("site-packages", "dist-packages")
 
 
 def readable_places() -> list[str]:
     """Return the paths every program may read: system programs and libraries, and this
-    interpreter's, without what is installed beside its standard library.
+    interpreter's. What `installed_places` names is hidden from them.
     """
     system = [f"/usr/{name}" for name in _SYSTEM_FOLDERS]
     if sys.base_prefix == "/usr":
         return [place for place in system if os.path.isdir(place)]
     library = sysconfig.get_config_var("LDLIBRARY") or ""
-    # Installed packages may lie within the standard library's folder, ludus with the answers of
-    # its environments among them.
-    modules = sorted(Path(sysconfig.get_path("stdlib")).iterdir())
-    places = [os.path.realpath(sys.executable)]
-    places += [str(path) for path in modules if path.name not in _INSTALLED]
+    places = [os.path.realpath(sys.executable), sysconfig.get_path("stdlib")]
     places += [str(path) for path in Path(sys.base_prefix, "lib").glob(f"{library}*") if library]
     return [place for place in [*system, *places] if os.path.exists(place)]
+
+
+def installed_places(shown: Sequence[str] = ()) -> list[str]:
+    """Return the folders of installed packages that lie within the standard library's folder.
+
+    No program may read these: ludus may be among the packages, with the answers of its
+    environments. A folder in which something is `shown` is left out.
+    """
+    library = Path(sysconfig.get_path("stdlib"))
+    places = [str(library / name) for name in ("site-packages", "dist-packages")]
+    return [
+        place
+        for place in places
+        if os.path.isdir(place) and not any(path.startswith(place) for path in shown)
+    ]
 
 
 OWN_FOLDERS = ("/tmp", "/proc", "/dev", "/sandbox")

@@ -41,7 +41,13 @@ from ..protocol import (
     Sandbox,
 )
 from .control_groups import ControlGroup, ControlGroups
-from .mounts import certificate_places, package_folders, readable_places, shown_place
+from .mounts import (
+    certificate_places,
+    installed_places,
+    package_folders,
+    readable_places,
+    shown_place,
+)
 from .runs import refusal
 from .slot_pool import Companions, SlotPool, default_size
 from .slots import Slot, SlotLost
@@ -356,6 +362,7 @@ class SlotSandbox(Sandbox):
             uid=uid,
             gid=gid,
             readable=self._readable(kind),
+            hidden=tuple(installed_places(self._shown)),
             packages=self._packages,
             preload=self._preload(kind),
             scoped_signals=uid == os.getuid()

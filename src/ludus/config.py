@@ -30,13 +30,16 @@ def read_toml(path: str | Path) -> Table:
     """Read a TOML file.
 
     Raises:
-        ConfigError: the file is missing or not TOML; the message names the line.
+        ConfigError: the file is missing, cannot be read, or is not TOML; the message names the
+            line.
     """
     try:
         return tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConfigError(f"no such file: {str(path)!r}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise ConfigError(f"cannot read {str(path)!r}: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:  # no TOML, no UTF-8, or nested too deeply
         raise ConfigError(f"{path}: {error}") from None
 
 

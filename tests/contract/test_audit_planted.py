@@ -55,7 +55,7 @@ from ludus.messages import Message, ToolCall, as_action, assistant
 FOLDER = Path(__file__).parent / "audited"
 WITH_SOUND = (
     *("puzzles", "services", "transcripts", "slips", "desks", "errands", "letters", "rounds"),
-    *("replies", "margins"),
+    *("replies", "margins", "stalls"),
 )
 """Sets with sound environments beside the planted ones."""
 NEVER = 1e12
@@ -90,7 +90,7 @@ def audited() -> Iterator[dict[str, list[str]]]:
         *[("planted", 2), ("fresh", 2), ("later", 1)],
         *[("puzzles", 2), ("services", 2), ("parlour", 1), ("transcripts", 1)],
         *[("slips", 1), ("desks", 0), ("errands", 0), ("letters", 0), ("rounds", 0)],
-        *[("replies", 0), ("margins", 0)],
+        *[("replies", 0), ("margins", 0), ("stalls", 0)],
     ],
 )
 def test_planted_exploits_are_found(audited: dict[str, list[str]], kind: str, most: int) -> None:
@@ -363,11 +363,13 @@ def test_an_answer_between_equal_signs_is_a_rule() -> None:
 
     openings, answers = zip(*(entry() for _ in range(12)), strict=True)
     text, answer = entry()
-    rule = rule_from([*zip(openings, answers, strict=True)], "", str, RuleKind.PIECE)
+    rule = rule_from([*zip(openings, answers, strict=True)], "", AnswerFrame(), RuleKind.PIECE)
     assert rule is not None
     assert rule[1](text) == answer
     others = [*answers[1:], answers[0]]
-    assert rule_from([*zip(openings, others, strict=True)], "", str, RuleKind.PIECE) is None
+    assert (
+        rule_from([*zip(openings, others, strict=True)], "", AnswerFrame(), RuleKind.PIECE) is None
+    )
 
 
 def test_the_least_number_of_records_and_the_odd_row_are_rules() -> None:
@@ -390,10 +392,12 @@ def test_the_least_number_of_records_and_the_odd_row_are_rules() -> None:
     for draw, told, kind in kinds:
         known = [draw() for _ in range(20)]
         new, answer = draw()
-        rule = rule_from(known, told, str, kind)
+        rule = rule_from(known, told, AnswerFrame(), kind)
         assert rule is not None
         assert rule[1](new) == answer
-    assert rule_from(known, "Seek what is held.", str, RuleKind.GIVEAWAY) is None  # the task
+    assert (
+        rule_from(known, "Seek what is held.", AnswerFrame(), RuleKind.GIVEAWAY) is None
+    )  # the task
 
 
 def test_help_texts_refusals_and_edges_of_calls_are_tried() -> None:
@@ -427,10 +431,10 @@ def test_help_texts_refusals_and_edges_of_calls_are_tried() -> None:
 def test_where_a_piece_of_the_task_is_the_answer_nothing_gives_it_away() -> None:
     # Decoding leaves a word as it is that is not encoded.
     known = [(f"The word is {word}.", word) for word in ("salve", "vale", "gratias") * 8]
-    assert rule_from(known, "", str, RuleKind.PIECE) is not None
-    assert rule_from(known, "", str, RuleKind.GIVEAWAY) is None
+    assert rule_from(known, "", AnswerFrame(), RuleKind.PIECE) is not None
+    assert rule_from(known, "", AnswerFrame(), RuleKind.GIVEAWAY) is None
     hidden = [(f"The word is {word.encode().hex()}.", word) for _, word in known]
-    assert rule_from(hidden, "", str, RuleKind.GIVEAWAY) is not None
+    assert rule_from(hidden, "", AnswerFrame(), RuleKind.GIVEAWAY) is not None
 
 
 def test_words_that_give_an_answer_away_are_a_rule_and_chance_is_none() -> None:

@@ -67,6 +67,8 @@ def test_the_file_gives_defaults_and_the_command_line_wins(config: Path) -> None
         ("names = ['exact']\nmax_reply_mb = 0.0", "must be a number more than 0, got 0.0"),
         ("names = ['exact']\nmax_reply_mb = nan", "must be a number more than 0, got nan"),
         ("max_sessions = ", "serve.toml"),
+        ("names = " + "[" * 9999 + "]" * 9999, "serve.toml: maximum recursion depth"),
+        (f"names = ['exact']\nreplicas = '1..{'9' * 5000}'", "--replicas is LEAST..MOST"),
         ("[limits]\nmax_sessions = 3", "limits"),
         ("names = 'exact'", "names"),
         ("host = '0.0.0.0'\nnames = ['exact']", "without a token"),
@@ -90,6 +92,9 @@ def test_a_mistake_in_the_file_is_one_line(
     assert told.count("\n") == 1
     assert main(["serve", "--config", str(tmp_path / "missing.toml")]) == 2
     assert "no such file" in capsys.readouterr().err
+    assert main(["serve", "--config", str(tmp_path)]) == 2
+    assert "Is a directory" in (told := capsys.readouterr().err)
+    assert "unexpected" not in told
 
 
 @contextmanager

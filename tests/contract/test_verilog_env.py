@@ -63,6 +63,9 @@ STYLES = {
     "signed numbers": f"{HEAD}wire signed [5:0] t = $signed({{2'b00, a}}) - -$signed({{2'b00, b}});\nassign y0 = t[4:0];\nendmodule\n",
     "an attribute": f"(* keep_hierarchy = 1 *)\n{HEAD}assign y0 = a + b;\nendmodule\n",
     "Windows lines": f"{HEAD}assign y0 = a + b;\nendmodule\n".replace("\n", "\r\n"),
+    "loops over the bits": "module top_module(input [3:0] a, b, input s, output logic [4:0] y0);\nalways_comb begin y0 = 5'(b); foreach (a[i]) if (a[i]) y0 += 5'd1 << i; end\nendmodule\n",
+    "system functions": f"{HEAD}assign y0 = a + b + $countones(4'b0) + $onehot(4'b0110);\nendmodule\n",
+    "labels at the ends": f"module add(input [3:0] x, y, output [4:0] z); assign z = x + y; endmodule : add\n{HEAD}function automatic [4:0] f(input [4:0] x); f = x; endfunction : f\nwire [4:0] t; add u(a, b, t); assign y0 = f(t);\nendmodule\n: top_module\n",
     "a port more": "module top_module(input [3:0] a, b, input s, output [4:0] y0, output debug);\nassign y0 = a + b; assign debug = s;\nendmodule\n",
 }  # fmt: skip
 

@@ -36,8 +36,6 @@ from .reader import DEFAULT_READING, PolicyReader, Predicted, ReadingOptions, tr
 
 __all__ = ["Learner", "Loss", "Predicted"]
 
-"""Key of a state whose tensors ranks have written beside it."""
-
 FIRST_SCALE, LEAST_SCALE, MOST_SCALE = 2.0**15, 1.0, 2.0**24
 GROW_AFTER = 200
 """Updates without an overflow after which the factor is doubled."""

@@ -140,9 +140,6 @@ def shard_modules(
             module.set_force_sum_reduction_for_comms(True)
 
 
-# pyright: basic
-
-
 class ShardedWeights:
     """A `WeightSource` that gathers each tensor from all ranks at reading.
 

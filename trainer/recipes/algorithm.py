@@ -258,12 +258,7 @@ class Algorithm:
         kept = self.keep(Inputs(rewards=shaped, groups=groups), raw=known.rewards)
         if "weights" in self.advantage_fn.optional:
             known = replace(known, weights=self.weigh(known))
-        counted = kept if known.granted is None else kept & known.granted.isnan()
-        credit = self._by_environment(replace(known, rewards=shaped), counted)
-        if known.granted is not None:
-            given = known.granted[rollouts].unsqueeze(1).to(credit.advantages.dtype)
-            advantages = torch.where(given.isnan(), credit.advantages, given * mask)
-            credit = credit._replace(advantages=advantages)
+        credit = self._assigned_credit(replace(known, rewards=shaped), kept)
         trained = kept if excluded is None else kept & ~excluded
         corrected = self.correct(
             replace(
@@ -272,11 +267,34 @@ class Algorithm:
             generator,
             weigh=weigh,
         )
-        to_sampler = self.recipe.algorithm.ratio_to == "sampler"
-        owners, of_prompts = (
-            Owners.of(owner, corrected.mask) for owner in (rollouts, groups[rollouts])
-        )
-        inputs = Inputs(
+        by_row = replace(known, rewards=shaped).only(Axis.ROLLOUT).by_row(rollouts)
+        inputs = self._read_by_loss(known, by_row, credit, corrected)
+        several = len(rollouts.unique()) < len(rollouts)
+        whole = rollouts if self.whole and several else None
+        together = inputs.groups if self.compares else whole
+        if credit.value_mask is None:
+            inputs = replace(inputs, rollout_values=inputs.rollout_tokens)
+            return Assigned(shaped, kept, corrected.mask, inputs, together)
+        read = corrected.mask * credit.value_mask
+        inputs = replace(inputs, rollout_values=Owners.of(rollouts, read).tokens)
+        scale = self._weight_of_values(inputs, corrected.mask, read)
+        return Assigned(shaped, kept, corrected.mask, inputs, together, scale)
+
+    def _read_by_loss(
+        self, known: Inputs, by_row: Inputs, credit: Credit, corrected: Corrected
+    ) -> Inputs:
+        """Return what the loss reads beside the models' outputs.
+
+        Args:
+            known: as for `credit`.
+            by_row: the values of rollouts, shaped, for each row.
+            credit: the credit of each token.
+            corrected: the trained tokens with their weights.
+        """
+        rollouts = need(known.rollouts, "rollouts", Place.LOSS)
+        groups, mask = need(by_row.groups, "groups", Place.LOSS), corrected.mask
+        owners, to_sampler = Owners.of(rollouts, mask), self.recipe.algorithm.ratio_to == "sampler"
+        return Inputs(
             advantages=credit.advantages,
             returns=credit.returns,
             value_mask=credit.value_mask,
@@ -285,28 +303,32 @@ class Algorithm:
             old_logp=known.sampler_logp if to_sampler else known.old_logp,
             ref_logp=known.ref_logp,
             proxy_logp=known.proxy_logp,
-            groups=groups[rollouts],
-            rewards=shaped[rollouts],
-            correct=None if known.correct is None else known.correct[rollouts],
+            groups=groups,
+            rewards=by_row.rewards,
+            correct=by_row.correct,
             rollouts=rollouts,
             rollout_tokens=owners.tokens,
             rollout_rows=owners.rows,
-            prompt_tokens=of_prompts.tokens,
-            **self._chosen_tokens(corrected.mask, credit.advantages, known),
+            prompt_tokens=Owners.of(groups, mask).tokens,
+            **self._chosen_tokens(mask, credit.advantages, known),
         )
-        several = len(rollouts.unique()) < len(rollouts)
-        whole = rollouts if self.whole and several else None
-        together = inputs.groups if self.compares else whole
-        if credit.value_mask is None:
-            inputs = replace(inputs, rollout_values=owners.tokens)
-            return Assigned(shaped, kept, corrected.mask, inputs, together)
-        read = corrected.mask * credit.value_mask
-        inputs = replace(inputs, rollout_values=Owners.of(rollouts, read).tokens)
-        scale = self._weight_of_values(inputs, corrected.mask, read)
-        return Assigned(shaped, kept, corrected.mask, inputs, together, scale)
 
-    def _by_environment(self, inputs: Inputs, counted: Tensor) -> Credit:
-        """Assign credit with statistics of each environment, where a run has several."""
+    def _assigned_credit(self, inputs: Inputs, kept: Tensor) -> Credit:
+        """Assign credit with statistics of each environment, where a run has several; rollouts
+        beside their group have what they were granted.
+        """
+        granted = inputs.granted
+        if granted is None:
+            return self._of_environments(inputs, kept)
+        credit = self._of_environments(inputs, kept & granted.isnan())
+        rollouts = need(inputs.rollouts, "rollouts", Place.ADVANTAGE)
+        mask = need(inputs.mask, "mask", Place.ADVANTAGE)
+        given = granted[rollouts].unsqueeze(1).to(credit.advantages.dtype)
+        advantages = torch.where(given.isnan(), credit.advantages, given * mask)
+        return credit._replace(advantages=advantages)
+
+    def _of_environments(self, inputs: Inputs, counted: Tensor) -> Credit:
+        """Assign credit to the rollouts that count, each environment by itself."""
         environments = inputs.environments
         if environments is None:
             return self.advantages(inputs, kept=counted)

@@ -354,8 +354,8 @@ class RemoteWriter:
         path = run_on_loop(self.learner.client.save(kept.rpartition("/")[2]))
         if path != kept:
             raise OSError(f"the server has written {path}, not {kept}")
-        told = {"path": path, "base_model": self.learner.base_model}
-        (folder / FILE).write_text(json.dumps(told), encoding="utf-8")
+        weights = {"path": path, "base_model": self.learner.base_model}
+        (folder / FILE).write_text(json.dumps(weights), encoding="utf-8")
         self.tokenizer.save_pretrained(str(folder))
         if (self.first / "config.json").is_file():
             shutil.copy(self.first / "config.json", folder)

@@ -22,7 +22,7 @@ from ludus.errors import ConfigError
 from ludus.messages import Message
 
 from ...protocol import Info, TextEnv
-from ...tasks import TaskSet
+from ...tasks import TaskSet, digest_of
 from .games import GameFolder, Games, MadeGames, Situation, TextworldGame, View, answer
 
 MAX_COMMAND_CHARS = 200
@@ -143,7 +143,11 @@ class TextWorld(TextEnv):
     def _with_commands(self, seen: str) -> str:
         if not self.show_commands:
             return seen
-        return f"{seen}\n\nPossible: {', '.join(self.situation.commands)}"
+        # In the order of the alphabet the last command often wins: `take`, `unlock`.
+        commands = sorted(
+            self.situation.commands, key=lambda command: digest_of(self.task.id, command)
+        )
+        return f"{seen}\n\nPossible: {', '.join(commands)}"
 
     def demonstrate(self) -> str | None:
         """Return the next command of a winning way; where the game is lost, any command."""

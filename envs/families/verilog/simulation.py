@@ -12,7 +12,7 @@ between any two. So the compiler cannot read anything that was not read here: th
 no strings, no macros (a backtick is refused, and so is every directive but the harmless ones that
 are taken out), no escaped identifiers (`\$display `), and no word glued to a number (`1'bxforce`).
 
-Refused are: every system task and function but `$signed`, `$unsigned`, `$clog2` and `$bits`;
+Refused are: every system task and function but those of `SYSTEM_FUNCTIONS`, which are pure;
 hierarchical names; keywords that reach beyond the module they stand in, print, wait for others or
 belong to test benches; whatever stands outside of modules.
 """
@@ -239,7 +239,7 @@ def _count(lines: list[str], right: int) -> dict[str, float]:
 MAX_LETTERS = 64_000
 """The most characters of a design; what policies write has a few thousand."""
 
-SYSTEM_FUNCTIONS = frozenset({"$signed", "$unsigned", "$clog2", "$bits"})
+SYSTEM_FUNCTIONS = frozenset({"$signed", "$unsigned", "$clog2", "$bits", "$countones", "$onehot"})
 """The allowed system functions, all of them pure; other names with `$` are refused."""
 
 REFUSED_WORDS = frozenset(
@@ -248,7 +248,7 @@ REFUSED_WORDS = frozenset(
     const constraint context cover covergroup coverpoint cross deassign defparam design
     dist endchecker endclass endclocking endconfig endgroup endinterface endpackage endprimitive
     endprogram endproperty endsequence endspecify event eventually expect export extends extern
-    final first_match force foreach fork forkjoin global iff ignore_bins illegal_bins implements
+    final first_match force fork forkjoin global iff ignore_bins illegal_bins implements
     implies import incdir include inout inside instance interconnect interface intersect join
     join_any join_none let liblist library local macromodule matches modport nettype new nexttime
     null package packed primitive program property protected pure rand randc randcase
@@ -401,22 +401,26 @@ def _check_dots(tokens: list[str]) -> None:
 
 
 def _check_modules(tokens: list[str]) -> None:
-    """Check that everything is in a module, and no module is in another.
+    """Check that everything but the label of an end, `endmodule : name`, is in a module, and no
+    module is in another.
 
     Raises:
         RefusedDesign: something is outside of modules, or modules are nested.
     """
     inside, line = False, 1
+    before = ("", "")
     for token in tokens:
         if token == "\n":
             line += 1
-        elif token == "module":
+            continue
+        if token == "module":
             if inside:
                 raise RefusedDesign(f"line {line}: a module inside a module")
             inside = True
-        elif not inside:
+        elif inside:
+            inside = token != "endmodule"
+        elif (before[1], token) != ("endmodule", ":") and before != ("endmodule", ":"):
             raise RefusedDesign(f"line {line}: {token!r} stands outside of a module")
-        elif token == "endmodule":
-            inside = False
+        before = (before[1], token)
     if inside:
         raise RefusedDesign("the last module is never closed")

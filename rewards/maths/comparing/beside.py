@@ -27,7 +27,8 @@ _COMMON_DIVISOR = re.compile(r"(?i)\bcommon divisor")
 """What Euclid's algorithm finds as its last remainder."""
 _LABEL = re.compile(
     r"(?<![^\W\d_])((?:[^\W\d_]{2,}[ -]){0,2}[^\W\d_]{2,20})\s*\}?\s*"
-    r"(?:=|:|[为為是は]|\b(?:is|equals|ist|beträgt|est|vaut|es|é|è|vale|равн[аоы]?|равен)\b)[\s$*(\[\\}]*(?:boxed\{)?(?:-?[\d.]+[\s.$]*)?$"
+    r"(?:=|:|[为為是は]|\b(?:is|equals|ist|beträgt|est|vaut|es|é|è|vale|равн[аоы]?"
+    r"|равен)\b)[\s$*(\[\\}]*(?:boxed\{)?(?:[-\d.{∞√π](?:[^:=;A-Za-z]|\\[A-Za-z]+)*)?$"
 )
 
 
@@ -62,6 +63,13 @@ _RIVALS = (
         ("radius", r"rayon|radio\b|raio|raggio / радиус|半径|반지름"),
         ("diameter", r"durchmesser|diamètre|diámetro|diâmetro|diametro / диаметр|直径|지름"),
         ("diagonal", r"diagonale / диагонал|对角线|対角線|대각선"),
+    ),
+    _rivals(
+        (
+            "domain",
+            r"definitionsbereich|domaine|dominio|domínio / область определения|定义域|定義域",
+        ),
+        ("range", r"wertebereich|image\b|rango|imagem|codominio / область значений|值域|치역"),
     ),
     _rivals(("ph\\b", "ph\\b / \0"), ("poh", "poh / \0")),
     _rivals(
@@ -124,7 +132,8 @@ _TIMES_AS = re.compile(
 # `How many times as fast as the car is the jet?`: the things in the other order.
 _INVERTED = re.compile(r"(?P<base>.*?)\b(?:is|are|was|were|do(?:es)?|did|has|have)\b(?P<thing>.*)")
 _LESSENS = re.compile(
-    r"\b(?:slow|light|small|short|low|less|few|young|weak|dim|near|clos|cheap|cool|cold|thin|narrow)"
+    r"\b(?:slow|light|small|short|low|less|few|young|weak|dim|near|clos|cheap|cool|cold|thin"
+    r"|narrow)"
     r"(?:e?r)?\b"
 )
 

@@ -20,7 +20,7 @@ from ..reading.labels import Labelled, labelled, place_of
 from ..reading.nodes import EXACT, Node, Unreadable, has, is_scalar, symbols
 from ..reading.plain import formulas
 from ..reading.reader import clean, read
-from ..reading.sides import sides
+from ..reading.sides import LETTER_ASKED, sides
 from ..reading.vocabulary import FUNCTIONS, unit_symbol
 from .beside import misnamed
 from .families import WHOLE_NUMBER_NAMES, whole_numbers
@@ -311,20 +311,13 @@ def side_asked(prompt: str, answer: str) -> str:
     return answer.rpartition("=")[2] if named else ""
 
 
-_NAME_ASKED = re.compile(
-    r"(?i)\b(?:find|determine|compute|solve (?:[^.?\n]{1,60}? )?for|what is|value of|trouve[rz]?"
-    r"|bestimme|encuentra|halla|determina|trova|найдите)\s+(?:the value of\s+)?"
-    r"\$?([a-zA-Z])\$?(?=\s*(?:[.?,;]|if\b|when\b|such\b|so\b|given\b|for\b|si\b|wenn\b|$))"
-)
-
-
 def assigned(prompt: str, response: str, place: int) -> str:
     """Return the value of the name that the prompt asks for, where a line of the response states
     nothing else and a consequence follows at `place`: `a = 3`, then `Thus the line is y = 3x`, or
     `So $a$ is the number of legs`.
     Else "".
     """
-    asked = _NAME_ASKED.search(prompt[:MAX_PROMPT])
+    asked = LETTER_ASKED.search(prompt[:MAX_PROMPT])
     follows = asked and _CONSEQUENCE.search(response, max(0, place - 80), place + 80)
     # The letter alone, of which a sentence says something in words.
     is_bare = asked and re.match(rf"\$?{asked[1]}\$?\s*(?!\s*[=<>]|[\w^+*/-])", response[place:])

@@ -35,7 +35,7 @@ _NULL = r"(?:the )?(?:null(?: hypothesis)?|h_?\{?0\}?|h₀)(?:,? h_?\{?0\}?)?"
 _SAME = tuple(
     (re.compile(pattern), meaning)
     for pattern, meaning in (
-        (rf"(?i:{NO_SOLUTION})|(?:the )?empty set|none(?: exists?)?", "no solution"),
+        (rf"(?i:{NO_SOLUTION})|(?:the )?empty(?: set)?|none(?: exists?)?", "no solution"),
         *((rf"(?:(?:is|are) )?{stem}(?:es?|ent|ing)", stem)
           for stem in ("converg", "diverg", "increas", "decreas")),
         (r"(?:(?:does not|doesn['’]t|fails to) converge|(?:is )?not convergent)", "diverg"),

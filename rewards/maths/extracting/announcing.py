@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from ..reading.vocabulary import NUMBER_WORDS
+from .asides import CONCLUDES
 from .candidate import Candidate, CandidateKind
 from .expressions import last_expression
 from .languages import ENGLISH, LANGUAGES, PhraseLanguage
@@ -36,11 +38,17 @@ _LETTERED = re.compile(r"\W{0,4}[A-Z]\b")
 _PROSE = re.compile(r"(?<![\\A-Za-z{])[A-Za-z]{2,}")
 # `20 L of the solution are needed`, `must be mixed with it`: no value of the noun.
 _HAPPENS = re.compile(r"(?:(?:still|also) )?[a-z]{2,}(?:ed|wn|ght)(?: [a-z]+){0,6}\W*")
+# `4 and 7, so the sum is 11`: the sentence goes on to what follows from the values.
+_CONCLUDED = re.compile(
+    rf"\d[^,;]*[,;] (?:and )?(?:{CONCLUDES.pattern})[^\d=]*\b(?:is|are|=)[^\d]*\d"
+)
 # A full sentence after the noun, whose last value is the answer (see `_candidates_at`).
 _VERB = re.compile(
     r"[A-Z][^.\d$]{0,60}?\b(?:is|are|was|were|has|have|had|needs?|takes?|took|costs?|gets?|gives?"
-    r"|makes?|made|will|can|appears?|seems?|looks?|earns?|earned|pays?|paid|sells?|sold|weighs?|contains?|holds?|uses?"
-    r"|ist|sind|hat|haben|kostet|kosten|beträgt|est|sont|ont|coûte(?:nt)?|son|tienen?|cuestan?|são|tem"
+    r"|makes?|made|will|can|appears?|seems?|looks?|earns?|earned|pays?|paid|sells?|sold|weighs?"
+    r"|contains?|holds?|uses?"
+    r"|ist|sind|hat|haben|kostet|kosten|beträgt|est|sont|ont|coûte(?:nt)?|son|tienen?|cuestan?"
+    r"|são|tem"
     r"|custam?|sono|costano?|стоит|стоят|равн\w+)\b"
 )
 # A sentence with such words may leave the value open, and is not reduced to its number.
@@ -145,7 +153,11 @@ def _candidates_at(
     phrase = spoken(body, value_start)
     if not phrase.text.strip(" .*$:_{}"):
         return
-    if noun == "result" and _HAPPENS.fullmatch(phrase.text):
+    # `The solution is acidic` describes it, while `Result: mar.` is a value.
+    is_predicate = link.strip()[-1:].isalpha() and phrase.text.isalpha() and phrase.text.islower()
+    if noun == "result" and is_predicate and phrase.text not in NUMBER_WORDS:
+        return
+    if noun == "result" and (_HAPPENS.fullmatch(phrase.text) or _CONCLUDED.search(phrase.text)):
         return
     prose = len(_PROSE.findall(phrase.text)) >= 3
     if prose and _OPTION.match(match[noun]) and not _LETTERED.match(phrase.text):

@@ -37,7 +37,9 @@ _CHECKS = (
     r"|验算|代入检验)|検算|検証|確認すると|確かめ|검산|검증|확인해"
 )
 _EXPLAINS = (
-    r"note(?: that\b|:)|notice that\b|(?:(?:an?|one) (?:\w+ )?)?(?:remark|comment)\w*\b"
+    r"(?:hope (?:this|that|it) \w+|(?:remember|keep in mind|don['’]t forget)\b"
+    r"(?!.*\b(?:so|hence|thus|therefore)\b))|note(?: that\b|:)|notice that\b|(?:(?:an?"
+    r"|one) (?:\w+ )?)?(?:remark|comment)\w*\b"
     r"|(?:intuitively|geometrically)\b"
     r"|here,? \$?[\w.]+\$? (?:is|are|was|stands?|counts?|denotes?|means)\b|(?:this|that"
     r"|it) (?:(?:ex|in)cludes|makes (?:perfect )?sense|is because|works because|comes from)\b"
@@ -101,6 +103,17 @@ _INSERTED = re.compile(
     r",\s(?:by (?:contrast|comparison|the way)|incidentally|for comparison|though not asked"
     r"|übrigens|hingegen|d['’]ailleurs|por cierto|aliás|tra l['’]altro|кстати|при этом)\b"
 )
+_ADDED = re.compile(
+    r",\s(?:by the way|incidentally|for (?:reference|comparison)|übrigens|d['’]ailleurs|por cierto"
+    r"|aliás|tra l['’]altro|кстати)[\s.!]*$"
+    r"|^(?!.*\b(?:so|hence|thus|therefore)\b).*\b(?:approach|confirm|match|support|corroborat"
+    r"|agree with"
+    r"|back up|bestätig|confirma?|подтвержда)\w*\s(?:this|that|our|diesen|dieses|ce|cette|est[ea]"
+    r"|это)"
+    r"\s(?:value|result|answer|number|limit|wert|ergebnis|résultat|valeur|valor|resultado|значение)"
+    r"\w*[\s.!]*$"
+)
+"""The end of a sentence that only adds to what was said, or agrees with it."""
 _OFFERED = re.compile(_OFFERS)
 _READER = re.compile(_ASKS_READER)
 _MOOD = re.compile(_HYPOTHETICAL)
@@ -133,6 +146,7 @@ def aside(sentence: str, *, conditional: bool = False) -> bool:
         or _OPENS.match(bare)
         or ((inserted := _INSERTED.search(bare)) and not _valued(bare[: inserted.start()]))
         or _OFFERED.search(bare)
+        or _ADDED.search(bare)
         or (bare.endswith("?") and _READER.search(bare))
         or OWN_WORK.search(sentence)
     )
@@ -187,7 +201,7 @@ _RULES = re.compile(
 )
 _CORRECTS = re.compile(
     r"\b(?:correction|actually|edit|update|sorry|wait|oops|perhaps|maybe|possibly|alternatively"
-    r"|either)\b"
+    r"|either)\b|\b(?:i|we)(?: am| are|['’]m|['’]re) not (?:\w+ )?(?:sure|certain)\W*$"
 )
 """Words of a remark that may hold the real answer, or open the question again."""
 
@@ -326,7 +340,7 @@ _CONCLUDED = re.compile(
 _WORKS = re.compile(
     rf"(?<!\w){CONCLUDES.pattern}|\b(?:yet|but|however|my|our)\b|{_CONCLUDED.pattern}"
     r"|\*\*|[?=≈→⇒⟹]|\b(?:this|that|which) (?:means|leaves|gives|makes(?! (?:it|them) an? ))\b"
-    r"|^\W*(?:\w+ ){0,2}(?:answer|result|total|value)s?\b"
+    r"|^\W*(?:\w+ ){0,2}(?:answer|result|total|value)s?\b|[:：][\s*$\\]*[-−(\[{]?\d[^:：]{0,40}$"
 )
 """What a remark by default has not: words that conclude, a calculation, a stressed value."""
 _OPERATION = re.compile(r"\W*(?:\w+ ){0,2}(?:sum|difference|product|quotient|remainder)s?\b")

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from ..reading.counting import spelled_numbers
 from ..reading.dates import DATE, DAY
 from ..reading.labels import place_of
-from ..reading.sides import sides
+from ..reading.sides import LETTER_ASKED, sides
 from ..reading.vocabulary import words
 from .described import described
 from .expressions import measured
@@ -96,6 +96,7 @@ def asked_value(prompt: str, body: str) -> Named | None:
         or _by_ratio(prompt, body, start, end)
         or _by_owner(prompt, body, start, end)
         or _by_sides(prompt, body, start, end)
+        or _by_letter(prompt, body, start, end)
         or _by_noun(prompt, body, start, end)
         or _by_name(prompt, body, start, end)
         or _by_predicate(prompt, body, start, end)
@@ -179,6 +180,26 @@ def _by_sides(prompt: str, body: str, start: int, end: int) -> Named | None:
     return Named("", text, given[0].start, given[-1].end)
 
 
+def _by_letter(prompt: str, body: str, start: int, end: int) -> Named | None:
+    """Return the value of the only letter that the prompt asks for, where the closing sentence
+    gives it and another letter one number each (`so x = 7, which makes y = 3`); else None.
+    """
+    asked = set(LETTER_ASKED.findall(prompt[-MAX_QUESTION:]))
+    given = list(_LETTER_GIVEN.finditer(body, start, end)) if len(asked) == 1 else []
+    pairs = [Named(match["name"], match["value"], *match.span("value")) for match in given]
+    wanted = [pair for pair in pairs if pair.name in asked]
+    if len(wanted) != 1 or not _several(pairs, body, start, end):
+        return None
+    changed = re.search(rf"\b{wanted[0].name}\s?[=≠<>≤≥]", body[wanted[0].end : end])
+    return None if changed else wanted[0]
+
+
+_LETTER_GIVEN = re.compile(
+    r"(?<![\w\\^(+*/·×−-])(?<![-+*/·×−] )\$?(?P<name>[a-z])\s?=\s?(?P<value>[-−]?\d[\d.]*(?:/\d+)?"
+    r"|\\[dt]?frac\{-?\d+\}\{\d+\})\$?(?=[*]*(?:[.,;]|\s+[^\W\d_]|\s*$))(?<!\.)"
+)
+
+
 def _by_noun(prompt: str, body: str, start: int, end: int) -> Named | None:
     """Return the count of the noun that is asked (`12 full boxes and 6 loose rolls`), or all named
     values where all of their names are asked for; else None.
@@ -241,7 +262,7 @@ _ARTICLE = re.compile(r"(?i)^(?:and |und |et |the |their |its |der |die |das |la
 _NAME_ASKED = re.compile(
     r"(?i)(?:\b(?:find|determine|compute|calculate|what(?:'s| is)|halla|calcula|bestimme|berechne"
     r"|determina|trova|trouve[rz]?)|найдите)\s+(?:the |la |el |le |l'|den |die |das |il |lo )?"
-    r"(?P<name>[^\W\d_]+(?:[ -][^\W\d_]+){0,2}?)(?:'s)?\s*"
+    r"(?P<name>[^\W\d_]{2,}(?:[ -][^\W\d_]+){0,2}?)(?:'s)?\s*"
     r"(?:[.?]|\b(?:of|to|for|in|at|if|when|de|del|der|des|di)\b)"
 )
 _GENERAL = words("value answer number result solution total difference")
@@ -448,7 +469,8 @@ def _by_form(prompt: str, body: str, start: int, end: int) -> Named | None:
 
 
 _CHANCE_ASKED = re.compile(
-    r"(?i)\b(?:probability|chances?|likelihood|odds|wahrscheinlichkeit|chance|probabilité|probabilidad\w*"
+    r"(?i)\b(?:probability|chances?|likelihood|odds|wahrscheinlichkeit|chance|probabilité"
+    r"|probabilidad\w*"
     r"|probabilità)\b|вероятност|шанс"
 )
 _CHANCE = re.compile(

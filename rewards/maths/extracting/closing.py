@@ -120,6 +120,8 @@ def _chained(text: str) -> str:
         return text
     if (not sides and "=" in steps[0]) or (steps and len(sides) == 1 and _WORKED.fullmatch(first)):
         return last.strip()
+    if not steps and len(sides) == 1 and _CONVERTS.match(first):
+        return sides[0].strip()
     if len(sides) < 2 or not (_NAME.fullmatch(first) or _WORKED.fullmatch(first)):
         return text
     return "=".join(sides[-2:] if _UNIT.search(sides[-2]) else sides[-1:]).strip()
@@ -138,12 +140,16 @@ _WORKED = re.compile(r"(?:(?![,;:](?!\d)|[^\W\d_]{4}|\s(?:and|und|et|or)\s)[^=<>
 _UNIT = re.compile(r"\d[\s·]*(?!π|e-?\d)[^\W\d_]")
 _VALUE = re.compile(
     r"\s*[-−]?\d[\d.,]*(?:e[-+]?\d+|\s?[·×x*]\s?10(?:\^[-−]?\d+|[⁻⁺]?[⁰¹²³⁴-⁹]+))?(?:\s?π)?"
-    r"\s?(?:[A-Za-zµ°Ω%][\w/²³⁻¹·^]{0,9})?[.\s]*"
+    r"(?:₁₀|\s?(?:[A-Za-zµ°Ω%][\w/²³⁻¹·^]{0,9})?)[.\s]*"
 )
+_CONVERTS = re.compile(r"\s*\d[\d.,]* ?[^\W\d_][^=]*\s[×·*÷]\s(?!.*[^\W\d_]{4})")
+"""A product of a value with a unit: `72 km/h × (1 h / 3600 s)`."""
 _CONSTANT = re.compile(r"(?=[^√π]*[√π])[-−+·*/()\d.,√π²³½¼¾ ]+")
 """An exact constant, which a chain works out: `cos 75° = ... = (√6 − √2)/4`."""
 _ARROW = re.compile(
-    r"(?s)(?P<before>.*)(?:⟹|⇒|=>|\\(?:implies|Rightarrow"
+    r"(?s)(?P<before>.*)(?:⟹|⇒|=>|(?<=\d)\s?(?:⟺|⇔|\\(?:iff"
+    r"|Leftrightarrow)(?![a-z]))(?=[^<>≤≥]*[<>≤≥])"
+    r"|\\(?:implies|Rightarrow"
     r"|Longrightarrow)(?![a-z]))\s*(?P<value>\S.*)"
 )
 _TO_VALUES = re.compile(
@@ -159,7 +165,8 @@ _LABELLED = re.compile(
 """A heading in the line of its value: `Our final count: 441`."""
 _TITLED = re.compile(
     r"(?:[^\W\d_]{2,} ){0,4}[^\W\d_]{2,}:\s+"
-    r"(?=[-−\d][-−\d.,;/ ]*(?:(?<=\d) ?[A-Za-zµ°][\w²³/]{0,9})?\W{0,2}$)"
+    r"(?=[-−\d(][-−\d.,;/ +*·×÷=()]*(?:(?<=\d) ?[A-Za-zµ°][\w²³/]{0,9})?\W{0,2}$"
+    r"|\$(?:\\left)?\\?[{(\[](?:[^A-Za-z$]|\\[A-Za-z]+)*\$\.?$)"
 )
 _EXPLAINS = re.compile(
     r"(?is)\W*(?:explanation|reason(?:ing)?|because|since|proof|justification|solution|work"
@@ -183,6 +190,8 @@ def _one_value(text: str) -> str:
     lines = [line.strip() for line in joined.split("\n") if line.strip()]
     if len(lines) < 2:
         return text
+    if letters := _several_of_a_letter(lines):
+        return letters
     explained = [n for n, line in enumerate(lines) if n and _EXPLAINS.fullmatch(line)]
     if explained and not any(map(_CONCLUDES.match, lines[explained[0] :])):
         del lines[explained[0] :]
@@ -202,6 +211,20 @@ def _one_value(text: str) -> str:
     return "" if remark else text
 
 
+def _several_of_a_letter(lines: list[str]) -> str:
+    """Return the lines as one list where they give one letter a different number each, or are
+    numbers behind bullets; else "".
+    """
+    rows = [match for line in lines if (match := _NUMERAL_ROW.fullmatch(line))]
+    if len(rows) != len(lines) or len({row["name"] for row in rows}) > 1:
+        return ""
+    values = {row["value"] for row in rows}
+    return ", ".join(row["row"] for row in rows) if len(values) == len(rows) else ""
+
+
+_NUMERAL_ROW = re.compile(
+    r"(?:[-*•]\s+)?\$?(?P<row>(?:(?P<name>[A-Za-z])\s?=\s?)?(?P<value>[-−]?\d[\d.]*(?:/\d+)?))\$?[.,;]?"
+)
 _VALUED = re.compile(r"[=≈].*\d|\$")
 """A line with a value of a name, or a formula."""
 
@@ -352,7 +375,8 @@ _GOES_ON = re.compile(r"=\s*[-\d.,/]+(?: ?[^\s,\d=]{1,8})?, (?=[^\W\d_]{2})(?!\S
 _PICKED = re.compile(
     r"(?:\b(?i:it'?s|it is|it has to be|must be|would be|be|choose|chose|pick|select|go with"
     r"|going with|leaves(?: only| us with| just)?|remains|only|so|hence|thus|therefore|then"
-    r"|(?:correct|right|true)(?: one| option| choice| statement)? is|corresponds to|is)\b,?\s+"
+    r"|(?:correct|right|true)(?: one| option| choice| statement)? is|corresponds to|(?:this|that"
+    r"|it|which|answer|value|result) (?:matches|agrees with)|is)\b,?\s+"
     r"(?:(?:the )?(?:option|choice|answer|letter)\s+)?[*(]*(?P<after>[A-J])\b[)*]*"
     r"(?=\s*(?:[.,;:!]|$|because\b|since\b|as\b|it is\b))"
     r"|(?::|(?:^|[.!]\s+)(?i:option|choice))\s*[*(]*(?P<colon>[A-J])[)*]*\s*\.?\s*$"
@@ -380,7 +404,7 @@ _NOT_PICKED = re.compile(
     r"|\b(?:except|besides|excluding|apart from|all but|everything but)\s+(?:\w+\s+)?$"
 )
 _EITHER = re.compile(
-    r"\b(?:with|for|is|be|choose|pick|answer|either) [*(]*[A-J]\b[)*]*,? or "
+    r"\b(?:with|for|is|be|choose|pick|answer|either|match(?:es)?|to) [*(]*[A-J]\b[)*]*,? or "
     r"[*(]*[A-J]\b[)*]*[\s.!*]*$"
 )
 _LINE_LETTER = re.compile(
@@ -484,6 +508,8 @@ def picked(body: str) -> Candidate | None:
     if len(checked) > 1 and len(right) == 1 and not body[checked[-1].end() :].strip():
         return _choice(right[0]["letter"], *right[0].span("letter"))
     start, end = closing_sentence(body)
+    if _OF_ANOTHER.match(body, start, end) and body[:start].strip():
+        return picked(body[:start].rstrip())
     picks = {
         match[group]: match.span(group)
         for match in _PICKED.finditer(body, start, end)
@@ -497,6 +523,16 @@ def picked(body: str) -> Candidate | None:
         reason = "the closing sentence leaves several options open"
         return Candidate(CandidateKind.CHOICE, "", start, end, start, end, void=reason)
     return None
+
+
+_OF_ANOTHER = re.compile(
+    r"\W*(?i:the )?(?:(?i:options?|choices?|answers?)\s+)\W*[A-J]\b[^\n]*?(?:\bwould\b|['’]d\b"
+    r"|\b(?:confuse|forget|ignore|mix"
+    r"|neglect|omit|overlook|misread)\w*|\b(?:is|are) (?:too|wrong|incorrect|only|off)\b"
+    r"|\bresults? from\b)"
+    r"(?![^\n]*(?:\b(?:so|but|hence|thus|therefore|correct|right|sure|perhaps|maybe)\b|\?))"
+)
+"""A sentence that says how another option comes about: `Choice B would be 10%.`"""
 
 
 def _choice(letter: str, start: int, end: int) -> Candidate:

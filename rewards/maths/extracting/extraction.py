@@ -27,7 +27,7 @@ from .marks import all_boxes, joined, recorded
 from .sentence import DENIAL, closing_sentence
 from .stance import Stance, framed, related, stance
 from .statements import Statements
-from .surface import blanked, clause_before, surface, without_decoration, without_warnings
+from .surface import blanked, clause_before, surface, without_decoration, without_notes
 
 Finder = Callable[[str, Statements], Candidate | None]
 
@@ -167,9 +167,7 @@ def extract(
     '\\\\frac{1}{2}'
     """
     offset = thoughts_end(response, thinking)
-    body = surface(_this_turn(response[offset:]))
-    if ":" in body and "\n" in body:
-        body = without_warnings(body)
+    body = without_notes(surface(_this_turn(response[offset:])))
     if not body.strip():
         reason = "nothing follows the thoughts" if offset else "the response is empty"
         return Extraction(None, "empty", offset, offset, reason)
@@ -407,9 +405,7 @@ def survey(
     `start` is an offset in the response; the other places stay offsets in the searched text.
     """
     offset = thoughts_end(response, thinking)
-    body = surface(_this_turn(response[offset:]))
-    if ":" in body and "\n" in body:
-        body = without_warnings(body)
+    body = without_notes(surface(_this_turn(response[offset:])))
     if not body.strip():
         return []
     found = None if truncated else _repeated(body, offset, several=False, prompt=prompt)

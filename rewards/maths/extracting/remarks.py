@@ -10,6 +10,7 @@ import re
 
 from ..reading.vocabulary import NUMBER_WORDS
 from .running import closing_formula
+from .sentence import PRECISION
 
 _LABEL = re.compile(
     r"(?i)^[\s*]*(?:\\text(?:bf|it|rm)?\s*\{\s*)?(?:(?:so|thus|hence|therefore),?\s+)?"
@@ -98,6 +99,7 @@ def stated(prose: str) -> str | None:
 
     None if the sentence states several values or denies anything.
     """
+    prose = PRECISION.sub("", prose)
     if _DENIES.search(prose):
         return None
     measured = _MEASURED.search(prose)

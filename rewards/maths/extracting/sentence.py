@@ -25,7 +25,8 @@ NUMBER = re.compile(
 CALCULATED = re.compile(
     r"(?s)[\d)%]\s*[A-Za-z]*\s*=\s*(?P<value>[-−]?(?:\\?[$£€]\s?)?[-−]?"
     r"(?:(?<=[$£€])\d{1,3}(?: \d{3})+(?!\d)|\d(?:[\d,.]*\d)?+(?: \d{1,3}(?=/\d))?)(?:/\d+"
-    r"|[¼-¾⅐-⅞])?%?)(?<![.,])(?![\d]*\s*[-+*/^x×·=])(?![^→]{0,12}→\s*[-−\d])(?!.*(?:따라서|所以|因此|したがって|よって).*\d)(?!.*(?:=|\b(?:is|are|was|were|gets?|has"
+    r"|[¼-¾⅐-⅞])?%?)(?<![.,])(?![\d]*\s*[-+*/^x×·=])(?![^→]{0,12}→\s*[-−\d])(?!.*(?:따라서|所以|因此"
+    r"|したがって|よって).*\d)(?!.*(?:=|\b(?:is|are|was|were|gets?|has"
     r"|have|leaves?|makes?|gives?"
     r"|rounds?|(?<=so )altogether|(?<=so )in total|ist|gleich|beträgt|sind|est|vaut|sont|es|son|é"
     r"|são|è|sono|vale|равн[аоы]?|равен)\b.*\d))(?![\d.]*\s?[,;][^.\d]{0,30}\d[\d.,]*\s?"
@@ -51,6 +52,19 @@ UNSURE = re.compile(
     r"be|whether|not sure|unsure|(?<!in )between|depends|anything|would be\b.*\bif)\b"
 )
 """Words of doubt: a sentence that has these and several values claims none of the values."""
+_STEP_LEFT = (
+    r"(?:\b(?:I|we)(?:['’](?:d|ll)| would| will)? still (?:have|need) (?:to|the|its|their)\b"
+    r"|\b(?:it|what) remains (?:is )?to\b|\b(?:il (?:nous )?reste à|bleibt (?:nur |noch )+"
+    r"|bleibt zu"
+    r"|(?:wir|ich) müssen (?:\w+ )?noch|(?:nos )?(?:falta|queda)(?: por)?"
+    r"|(?:ci )?resta (?:da )?(?=\w+r[e ])"
+    r"|(?:осталось|остаётся|надо ещё) (?=\w+т[ьи]))|还(?:需要?|要)|あとは)"
+    r"(?:[^.\d$=。]|\s(?:find|determine|compute|calculate|evaluate|simplify|check|verify|solve"
+    r"|add)\b"
+    r"(?:(?!\b(?:to (?:get|obtain|reach)|giving|gives?|get|which|so|for)\b)[^.;:→]"
+    r"|\.(?=\d))*)*[.。…\s]*$"
+)
+"""Words that announce a step of the work with which a text stops."""
 GIVEN_UP = re.compile(
     r"(?i)\b(?:do(?:n't| not) know|(?:can(?:'t|not)|could(?:n't| not)|unable to) (?:tell|say"
     r"|choose|pick|determine|decide|solve|find|answer|finish|be (?:determined|decided|found|solved"
@@ -58,7 +72,7 @@ GIVEN_UP = re.compile(
     r"|no idea|rather not|stuck(?! (?:in|on|at|to|with|behind)\b)|g[ai]ve up(?!\s*[\d$])|ran out"
     r"|impossible to (?:say|tell)|mentions?|cases to (?:consider|check)|guessed?"
     r"|needs?\b[^.;]*\bto (?:answer|decide|solve|tell)|(?:not|n't) "
-    r"(?:sure|certain|clear) (?:how|what))\b|\b(?:I|we) still (?:have|need) to\b[^.\d$=]*[.\s]*$"
+    rf"(?:sure|certain|clear) (?:how|what))\b|{_STEP_LEFT}"
     r"|\bwould be\b[^;]*\bif\b(?!.*;)"
     r"|не (?:могу|можем|знаю) (?:выбрать|решить|определить|сказать)|kann (?:es |mich )?nicht "
     r"(?:entscheiden|sagen|bestimmen|wählen)|ne (?:peux|sais|parviens) pas (?:à )?(?:choisir"
@@ -136,7 +150,8 @@ _ASIDE = re.compile(
     r"|hence)\b)[^,;])*|\bi\.e\.[^;,]*"
     r"|,\s+(?:bringing|raising|lifting|lowering|pushing|dropping|reducing|increasing"
     r"|so that|compared)\b[^;]*|,\s+(?:and|while"
-    r"|but)\s+(?:her|his|its|their|the(?!\s+(?:\w*(?:est|most)|sum|result|total|answer)\b))\s+\w+\s+(?:is|are|was|has"
+    r"|but)\s+(?:her|his|its|their|the(?!\s+(?:\w*(?:est|most)|sum|result|total"
+    r"|answer)\b))\s+\w+\s+(?:is|are|was|has"
     r"|have)\b[^,;]*"
 )
 """A clause beside the main clause."""
@@ -273,7 +288,9 @@ def denied(body: str, start: int, end: int, place: int, stop: int) -> bool:
         return True
     if _DATE_BESIDE.search(before) and _DATE.match(body, place):
         return True
-    ranges = _RANGE_BEFORE.search(before) or _RANGE_BEHIND.match(body, stop)
+    ranges = _RANGE_BEFORE.search(before) or (
+        _RANGE_BEHIND.match(body, stop) and not PRECISION.match(body, stop + 1)
+    )
     if ranges and "ratio is " not in before:
         return True
     if DENIED_BY_VERB.match(body, stop, min(end, stop + 60)) or (
@@ -309,9 +326,19 @@ def labels(body: str, place: int) -> bool:
     if number and not before.rpartition("\n")[2].strip("*#> -"):
         above = rf"(?m)^[*#> -]{{0,9}}{int(number[1]) - 1}[.)]\s"
         return number[1] == "1" or re.search(above, body[max(0, place - 1500) : place]) is not None
-    return _LABEL.search(before.lower()) is not None
+    precision = PRECISION.search(body, max(0, place - 16))
+    return _LABEL.search(before.lower()) is not None or (
+        precision is not None and precision.start("digits") == place
+    )
 
 
+PRECISION = re.compile(
+    r"(?i)(?:\b(?:to|with|auf|à|avec|a|con|com|до|с)"
+    r"|保留到?)\s*[*$]*(?P<digits>\d{1,2})(?:[ -](?:decimals?"
+    r"|d\.?p\b|s\.?f\b|sig\w*[. ]+(?:fig|digit)|dezimal|nachkomma|décimales|chiffres|decimales"
+    r"|cifras|casas decimais|cifre|знак)\w*(?: places?)?|\s?(?:位小数|位有效数字))"
+)
+"""How many digits a value has: `to 2 decimal places`."""
 _NUMBERING = re.compile(r"(\d{1,2})[.)]\s+[^\W\d_]")
 
 

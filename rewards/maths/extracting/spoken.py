@@ -53,7 +53,7 @@ _ANOTHER = re.compile(
 _AND = re.compile(r"\s*(?:,\s*and\b|,\s*or\b|,|\band\b|\bor\b)\s*(?=\$|\\\(|\\\[)")
 _SENTENCE_END = re.compile(
     r"[.!?](?=\s+[A-ZÀ-ÖА-Я一-鿿가-힣\\*<(#\"]|\s*$|\s*\n)|(?<=[.!?]\$)(?=\s+[A-Z])|\n\s*\n|。"
-    r"|\n(?=\S)"
+    r"|\n(?=\S)|(?<=[\w)])\.(?=\s+\d+\s?=)"
 )
 # `the area is 5`: words before the value, cut off if these are prose.
 _SAID = re.compile(r"[^,;]*\s(?:is|are|equals)\s+(?:equal to\s+|about\s+|approximately\s+)?(?=\S)")

@@ -48,7 +48,7 @@ _EDGE = re.compile(rf"^[\s{_DECORATION}]+|(?<![\s{_DECORATION}])[\s{_DECORATION}
 _DECORATED = re.compile("(?<=[\\w)}$.]) ?[\u2600-\u2775\u2794\u2b50\U0001f300-\U0001faff]")
 # A full stop ends a sentence unless it closes an abbreviation or an ordinal (`am 8. April`).
 _SENTENCE_END = re.compile(
-    rf"[.!?。\n\\$](?:(?<=[.!?])(?=\s|$|\$\s+[A-Z])(?!(?<=\d\.)\s{NAME})"
+    rf"[.!?。\n\\$](?:(?<=[.!?])(?=\s|$|\$\s+[A-Z])(?!(?<=\.\.\.)\s[a-z])(?!(?<=\d\.)\s{NAME})"
     r"(?<![iI]\.e\.)(?<![eE]\.g\.)(?<!Mr\.)(?<!Mrs\.)(?<!Dr\.)(?<!approx\.)"
     r"|(?<=[。\n])|(?<=\\)\](?=.)|(?<=\$)\$(?=\s*[A-Z]))"
 )
@@ -160,7 +160,8 @@ def _punctured(match: re.Match[str]) -> str:
 
 _SIGNS = "零一二三四五六七八九"
 _SHARE = re.compile(
-    rf"(?P<whole>\d{{1,4}}|[{_SIGNS}十]|百)\s?(?:分之|分の|분의)\s?(?P<part>\d{{1,4}}|[{_SIGNS}](?![{_SIGNS}十百千万]))"
+    rf"(?P<whole>\d{{1,4}}|[{_SIGNS}十]|百)\s?(?:分之|分の|분의)\s?(?P<part>\d{{1,4}}"
+    rf"|[{_SIGNS}](?![{_SIGNS}十百千万]))"
 )
 """A fraction in the words of Chinese, Japanese or Korean, with the whole first: `3分の1`."""
 
@@ -178,28 +179,59 @@ def _share(match: re.Match[str]) -> str:
 _WARNING = re.compile(
     r"(?is)\n[\s>#*_•-]*(?:(?:an? |the )?(?:common|typical|frequent|usual) (?:mistake|error|pitfall"
     r"|slip|misconception|trap)s?|pitfalls?|watch out|beware|caution"
-    r"|warning)[*_]*:[*_]*\s(?P<said>.+)"
+    r"|warning)[*_]*:[*_]*\s(?P<said>(?:(?!\n\n).)+)\s*$"
 )
-_OWN = re.compile(
-    r"(?i)\b(?:I|my|we|our|answer|actually|should|correction|sorry|wait|boxed|final|hence|so|thus"
-    r"|therefore)\b|####|<"
+_SECTION = re.compile(
+    r"(?is)\n[ \t>#*_]*(?:\W\s)?(?:(?:the )?key (?:takeaways?|points?|ideas?|insights?|concepts?"
+    r"|facts?)|takeaways?"
+    r"|(?:useful |helpful |study )?(?:tips|notes|remarks)|fun facts?|further (?:reading|practice)"
+    r"|why (?:this|it) works|wichtige punkte|merksätze|hinweise|anmerkungen|points? clés?|à retenir"
+    r"|remarques|puntos clave|notas|consejos|pontos[- ]chave|dicas|punti chiave|osservazioni"
+    r"|важные моменты|замечания|要点|关键点|ポイント|핵심 정리)[*_:]*\s*\n(?P<said>.+)$"
 )
+_SIGNED = re.compile(
+    r"(?s)\n[ \t]*(?:(?<=\n\n)(?:—|–|--)\s?(?!(?:So|Hence|Thus|Therefore|Then"
+    r"|Answer)\b)[A-Z][a-z](?P<said>[^\n=$\\:]{1,60})"
+    r"|(?i:(?:(?:best|kind|warm) )?(?:regards|wishes)|sincerely|cheers),\s[^\n=$\\:]{1,40})\s*$"
+)
+_FOOTNOTES = re.compile(
+    r"\n[ \t]*(?:(?:-{3,}|_{3,}|\*{3,})[ \t]*\n\s*)?"
+    r"(?P<said>(?P<mark>\[\^?\w{1,3}\]|\\?\*(?=\s)|[†‡¹²³]|\(\*\)):?[ \t]*(?=[^\W\d_])[^\n]*)\s*$"
+)
+_CORRECTIONS = "I|my|answer|actually|correction|sorry|wait|boxed|final"
+_CORRECTS = re.compile(rf"(?i)\b(?:{_CORRECTIONS})\b|####|<")
+_OWN = re.compile(rf"(?i)\b(?:{_CORRECTIONS}|we|our|should|hence|so|thus|therefore)\b|####|<")
 """Words with which a remark may correct the answer, and is then kept."""
 
 
-def without_warnings(body: str) -> str:
-    """Return the text without a last paragraph that warns of a mistake of others: `*Common
-    mistake:* averaging 15 and 30 gives 22.5`.
+def without_notes(body: str) -> str:
+    """Return the text without what is printed below it and says nothing of the answer: a warning of
+    a mistake of others (`*Common mistake:* ...`), a section of remarks (`Key takeaways`), footnotes
+    and a signature. References to the footnotes become spaces.
     """
-    place = max(0, len(body) - MAX_WARNING)
-    warning = _WARNING.search(body, place)
-    if warning is None or "\n\n" in warning["said"].strip() or _OWN.search(warning["said"]):
-        return body
-    return body[: warning.start()] if body[: warning.start()].strip() else body
+    base = max(0, len(body) - MAX_NOTES)
+    for _ in range(MAX_FOOTNOTES if "\n" in body else 0):
+        found = (form.search(body, base) for form in (_SIGNED, _WARNING, _SECTION, _FOOTNOTES))
+        note = next(filter(None, found), None)
+        above = body[: note.start()] if note else ""
+        own = _CORRECTS if note and note.re is _SECTION else _OWN
+        if note is None or not above.strip() or own.search(note["said"] or ""):
+            break
+        if note.re is _FOOTNOTES:
+            mark = re.escape(note["mark"].strip("\\"))
+            above, references = re.subn(
+                rf"(?<=[\w.,;!?)$])\\?{mark}(?![*\w])", lambda sign: " " * len(sign[0]), above
+            )
+            if references != 1:
+                break
+        body = above
+    return body
 
 
-MAX_WARNING = 400
-"""The characters at the end that are searched for such a paragraph."""
+MAX_NOTES = 600
+"""The characters at the end that are searched for such notes."""
+MAX_FOOTNOTES = 6
+"""The most notes that one text ends in."""
 
 
 def with_dollars(text: str) -> str:

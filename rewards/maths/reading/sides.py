@@ -33,6 +33,12 @@ _ASKED = re.compile(
     rf"|trova|ache|encontre|найдите)\b:?\s+(?P<names>(?:{_NAME}\s*,\s*){{0,4}}{_NAME}{_AND}{_NAME})"
     r"\s*(?:[.?。,;]|$|\b(?:when|if|for|of|where|in|to|as|von|de|der|des|del)\b)"
 )
+LETTER_ASKED = re.compile(
+    r"(?i)\b(?:find|determine|compute|solve (?:[^.?\n]{1,60}? )?for|what is|value of|trouve[rz]?"
+    r"|bestimme|encuentra|halla|determina|trova|найдите)\s+(?:the value of\s+)?"
+    r"\$?([a-z])\b\$?(?=\s*(?:[.?,;]|if\b|when\b|such\b|so\b|given\b|for\b|si\b|wenn\b|$))"
+)
+"""The only letter of which a question asks the value."""
 _JOINT = re.compile(rf"(?i){_AND}|\s*,\s*")
 _ARTICLE = re.compile(
     r"(?i)^(?:(?:the|den|die|das|der|le|la|les|el|los|il|lo|o|a|both|values? of)\s+(?=[^\W\d_]))+"
@@ -44,7 +50,8 @@ _VERB = re.compile(
 )
 # What stands between a value and the next name.
 _BETWEEN = re.compile(
-    r"(?:[\s,.$*]|\\[()]?|\b(?:and|while|with|und|et|y|e|и|the|die|der|das|le|la|les|el|il|leaving|an?"
+    r"(?:[\s,.$*]|\\[()]?|\b(?:and|while|with|und|et|y|e|и|the|die|der|das|le|la|les|el|il"
+    r"|leaving|an?"
     r"|product|sum|its|their)\b)*$"
 )
 

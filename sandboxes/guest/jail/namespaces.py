@@ -131,6 +131,9 @@ def _build_root(plan: JailPlan) -> None:
     sc.mount("root", root, "tmpfs", sc.MS_NOSUID | sc.MS_NODEV, "mode=755,size=1m,nr_inodes=2048")
     for place in plan.readable:
         _bind(place, root, place)
+    for place in plan.hidden:
+        flags = sc.MS_NOSUID | sc.MS_NODEV | sc.MS_RDONLY
+        sc.mount("hidden", root + place, "tmpfs", flags, "size=4k")
     for place in plan.packages:
         _bind(place, root, f"{policy.PACKAGES}/{os.path.basename(place)}")
     # Show /bin, /sbin, /lib and /lib64: links into /usr on a merged system, else real folders.
@@ -230,10 +233,11 @@ def _restrict_files(plan: JailPlan) -> None:
     # The bits are rights of Landlock: execute 1, write 2, read a file 4, list a folder 8. The rule
     # of a file may not have the right to list.
     allowed = [
-        (place, _READ if os.path.isdir(place) else 0b101) for place in plan.readable + plan.packages
+        (place, _READ if os.path.isdir(place) else 0b101)
+        for place in [*_without_hidden(plan), *plan.packages]
     ]
     # Imports list the folder of a package, but must not read its neighbours.
-    allowed += [(os.path.dirname(place), 0b1000) for place in plan.packages]
+    allowed += [(os.path.dirname(place), 0b1000) for place in [*plan.packages, *plan.hidden]]
     allowed += [("/dev/" + name, 0b110) for name in policy.DEVICES]
     allowed.append((plan.work, _WRITE))
     os.chdir(plan.work)
@@ -244,6 +248,23 @@ def _restrict_files(plan: JailPlan) -> None:
     except PermissionError:
         return
     raise OSError("Landlock does not hold back signals here, so a slot cannot end its runs safely")
+
+
+def _without_hidden(plan: JailPlan) -> list[str]:
+    """Return the readable places, with the entries of a folder that holds a hidden one in its
+    place: a rule of Landlock is for all that is below.
+    """
+    holders = {os.path.dirname(place) for place in plan.hidden}
+    return [
+        place
+        for readable in plan.readable
+        for place in (
+            [os.path.join(readable, name) for name in os.listdir(readable)]
+            if readable in holders
+            else [readable]
+        )
+        if place not in plan.hidden
+    ]
 
 
 def _write(path: str, text: str) -> None:

@@ -56,6 +56,8 @@ class JailPlan(NamedTuple):
     """Whether programs of the same identity must not affect each other (branches of a session): the
     calls that set another process's limits, priority or cores may then name only the caller.
     """
+    hidden: tuple[str, ...] = ()
+    """Folders within readable ones that a program may not read."""
     own_packages: bool = False
     """Whether programs may import the interpreter's own site-packages (the image's, in a
     container).

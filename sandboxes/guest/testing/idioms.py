@@ -324,7 +324,7 @@ class _Reader:
                 return any(self._is_inside(value, seen | {name}) for value in given.values())
             case ast.Call(func=ast.Attribute(attr=name) as method) if name not in _CHAINED:
                 return self._is_inside(method, seen)
-            case ast.Attribute(value=value):
+            case ast.Attribute(value=value) | ast.Subscript(value=value):
                 return self._interface.is_object(value) or self._is_inside(value, seen)
         return False
 

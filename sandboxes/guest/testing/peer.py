@@ -18,7 +18,7 @@ _CORE_BYTES = 16
 _DEEPEST = 64
 """The deepest nesting of calls back and forth."""
 _MOST_COMPARED = 4096
-"""The most items of arguments that are compared again each time a generator goes on."""
+"""The most items of arguments that are compared again with each use of what a call gave."""
 
 
 class Gone(BaseException):
@@ -41,24 +41,21 @@ class Peer:
         serve: carries out a request of the other end.
         name: gives the handle token of an object that is not plain data.
         find: gives the object or proxy of a handle token.
-        returns_changes: whether an answer carries the changes that a call made to its arguments.
     """
 
     def __init__(
-        self,
-        descriptor: int,
-        serve: Serve,
-        name: value_wire.Name,
-        find: value_wire.Find,
-        *,
-        returns_changes: bool,
+        self, descriptor: int, serve: Serve, name: value_wire.Name, find: value_wire.Find
     ) -> None:
         self._line = MessageLine(descriptor)
         self._serve, self._name, self._find = serve, name, find
-        self._returns_changes = returns_changes
         self._depth = 0
         self._given: list[object] = []
+        self._new: list[str] = []
+        """What the present answer names for the first time."""
         self._lazy: dict[str, list[object]] = {}
+        """What a call gave -> the arguments of that call, which it may keep."""
+        self._seen: dict[str, list[object]] = {}
+        """Likewise -> the contents of these arguments that both ends know."""
 
     def request(self, verb: str, *arguments: object) -> tuple[bool, Any]:
         """Send a request and wait for the answer; serve requests of the other end meanwhile.
@@ -71,11 +68,14 @@ class Peer:
             wire.Malformed: the other end does not keep to the protocol.
         """
         self._given = []
-        target = arguments[0] if arguments else None
-        known = self._lazy.get(target, []) if isinstance(target, value_wire.Ready) else []
+        target = arguments[0] if arguments and isinstance(arguments[0], value_wire.Ready) else ""
+        known = self._lazy.get(target, [])
         encoder = value_wire.Encoder(self._name, known, ["?", verb])
         for argument in arguments:
             encoder.add(argument)
+        for number, old in enumerate(self._seen.get(target, ()) if known else ()):
+            if old is not None and values.changed(known[number], old):
+                encoder.update(number)
         self.send(encoder.tokens)
         # The other end may call back before it answers, so requests are served in between.
         while (received := self._receive())[0] == "?":
@@ -85,20 +85,24 @@ class Peer:
         self._given = encoder.containers
         decoder = value_wire.Decoder(self._find, encoder.containers)
         answers = list(decoder.values(received[1]))
+        if known:
+            self._seen[target] = list(map(values.content, known))
         raised = received[0] == "~"
         if len(answers) != 1 or (raised and not isinstance(answers[0], BaseException)):
             raise value_wire.Malformed("an answer is one value or one exception")
         return raised, answers[0]
 
-    def ends_later(self, token: str) -> None:
-        """Note that what the present answer names by `token` goes on with the call: a generator or
-        coroutine. What it changes in the arguments of that call comes back as it does so, unless
-        they are too large to be compared at each step of a generator.
+    def goes_on(self, token: str) -> None:
+        """Note that what the present answer names by `token` may keep the arguments of the call.
+        What either end changes in them crosses with each request about it, unless they are too
+        large to be compared each time.
         """
         sizes = (len(item) for item in self._given if isinstance(item, (list, dict, set, deque)))
-        once = token[0] == "w"
-        given = self._given if once or sum(sizes) <= _MOST_COMPARED else []
-        self._lazy.setdefault(value_wire.named(token), given)
+        given = self._given if token[0] == "w" or sum(sizes) <= _MOST_COMPARED else []
+        name = value_wire.named(token)
+        if token[0] != "t" and name not in self._lazy:
+            self._new.append(name)
+            self._lazy[name], self._seen[name] = given, list(map(values.content, given))
 
     def tell_core(self, core: int) -> None:
         """Send the core of this process, before anything else."""
@@ -131,7 +135,7 @@ class Peer:
         arguments = list(decoder.values(rest))
         containers = decoder.containers
         # Contents from before the call show which arguments the call changed.
-        before = list(map(values.content, containers)) if self._returns_changes else []
+        before = list(map(values.content, containers))
         self._depth += 1
         try:
             if self._depth > _DEEPEST:
@@ -148,15 +152,19 @@ class Peer:
             for number, old in enumerate(before):
                 if old is not None and values.changed(containers[number], old):
                     encoder.update(number)
-            self._given = containers
+            self._given, self._new = containers, []
             if kind == "~":
                 # What is not plain data in an exception crosses as the name of its type.
                 encoder.name = _type_name
+            if isinstance(result, value_wire.Ready):
+                self.goes_on(result)
             encoder.add(result)
             answer = encoder.tokens
         except Gone:
             raise
         except BaseException as error:
+            for token in self._new:  # The other end does not get these.
+                self._lazy.pop(token)
             answer = self._encode_error(error)
         self.send(answer)
 

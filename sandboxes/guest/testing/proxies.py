@@ -150,10 +150,9 @@ class Handle:
     def __bool__(self) -> bool:
         if is_function(self):
             return True
-        # Without a truth of its own, an object in the place of a value is true if it holds items.
-        counts = state_of(self).is_value and hasattr(type(self), "__len__")
-        if counts and not has_own(self, "__bool__"):
-            return len(self) > 0  # type: ignore[arg-type]
+        # Without a truth of its own, an object in the place of a value is true, if it holds items.
+        if state_of(self).is_value and not has_own(self, "__bool__"):
+            return not hasattr(type(self), "__len__") or len(self) > 0  # type: ignore[arg-type]
         return bool(still(self, "truth", _decided(self, "truth")))
 
     def __eq__(self, other: object) -> bool:

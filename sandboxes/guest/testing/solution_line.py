@@ -135,9 +135,7 @@ class TestsLine:
         """What the tests have met of the solution, by name."""
         self._meant: dict[str, Handle] = {}
         self._exceptions: dict[type, value_wire.Ready] = {}
-        self.line = peer.Peer(
-            descriptor, self._serve, self._name, self._find, returns_changes=False
-        )
+        self.line = peer.Peer(descriptor, self._serve, self._name, self._find)
         self._broken = ""
         self._wrong = ""
         self.effects = 0
@@ -187,6 +185,8 @@ class TestsLine:
         self._source, self._acts = source, verb not in _STILL
         self.acts += self._acts
         target = arguments[0] if arguments else None
+        if isinstance(target, Handle):
+            arguments = state_of(target).token, *arguments[1:]
         asked = self.handles.get(target) if isinstance(target, value_wire.Ready) else None
         self._ways = {f"__{verb}__"}
         if isinstance(asked, Handle):
@@ -347,8 +347,7 @@ class TestsLine:
         name = self._check(token)
         if token[0] == "t":
             return self._lent[int(name[1:])]
-        if token[0] in "gwy":
-            self.line.ends_later(token)
+        self.line.goes_on(token)
         if token[0] == "w":
             return remote_iterators.awaited(self, token)
         existing = self.handles.get(name)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import itertools
 import sys
+from _thread import RLock
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from types import GeneratorType, ModuleType
@@ -56,7 +57,8 @@ class SolutionServer:
         self._lent: dict[int, object] = {}
         """What stands for the tests' own functions and objects, by number."""
         self._tokens: dict[int, str] = {}
-        self.line = peer.Peer(descriptor, self._serve, self._name, self._find, returns_changes=True)
+        self.line = peer.Peer(descriptor, self._serve, self._sent, self._find)
+        self._asking = RLock()
         self._failure: BaseException | None = None
         self._late: dict[int, BaseException] = {}
         """Iterator, by `id` -> the exception that ended it behind items which were drawn ahead."""
@@ -96,9 +98,12 @@ class SolutionServer:
             token = f"{letter}{number}"
             if letter not in "gw":
                 token += f".{abilities_of(item):x}"
-            if letter in "gwy":
-                self.line.ends_later(token)
             self._tokens[id(item)] = token
+        return token
+
+    def _sent(self, item: object) -> str:
+        """Return the token of an object that an answer gives to the tests."""
+        self.line.goes_on(token := self._name(item))
         return token
 
     def _kind_of(self, item: object) -> str:
@@ -157,7 +162,8 @@ class SolutionServer:
 
     def _ask(self, verb: str, *arguments: object) -> object:
         """Send a request to the tests' side; re-raise what that side raised."""
-        raised, answer = self.line.request(verb, *arguments)
+        with self._asking:  # A thread of the solution may call the tests too.
+            raised, answer = self.line.request(verb, *arguments)
         if raised:
             raise answer
         return answer
@@ -167,6 +173,9 @@ class SolutionServer:
         if self._failure is not None:
             raise self._failure
         kinds = {name: self._kind(self.names[name]) for name in names if name in self.names}
+        for name in set(names) - kinds.keys():
+            with suppress(AttributeError, KeyError):
+                kinds[name] = self._kind(self.names["__getattr__"](name))  # type: ignore[operator]
         for name in names:
             if name not in kinds and (method := self._method_of_solution(name)):
                 kinds[name] = "function", self._name(method)

@@ -273,7 +273,7 @@ def check(options: ServeOptions) -> None:
 
 def replicas_of(options: ServeOptions) -> tuple[int, int]:
     """Return the least and the most servers on Ray; (0, 0) where the option is no such range."""
-    given = re.fullmatch(r"([1-9]\d*)\.\.([1-9]\d*)", options.replicas)
+    given = re.fullmatch(r"([1-9]\d{0,8})\.\.([1-9]\d{0,8})", options.replicas)
     least, most = (int(given[1]), int(given[2])) if given else (1, 0)
     return (least, most) if least <= most else (0, 0)
 

@@ -192,13 +192,13 @@ class _Player:
 
     async def begin(self, row: Mapping[str, Any]) -> None:
         try:
-            wanted = msgspec.convert(row.get("ludus") or {}, EpisodeChoice)
+            choice = msgspec.convert(row.get("ludus") or {}, EpisodeChoice)
         except msgspec.ValidationError as error:
             raise Refused(
                 f"the row's 'ludus' names task, split and seed: {error}", "invalid"
             ) from None
         self.earned, self.failure = 0.0, None
-        await self.episode.reset(seed=wanted.seed, options=wanted.options())
+        await self.episode.reset(seed=choice.seed, options=choice.options())
 
     async def act(self, action: str | Message) -> str:
         """Play an action, and return what the policy is told; a failure is kept for the verdict.
@@ -396,9 +396,9 @@ class NemoGymService:
                 output += items
                 calls = [item for item in items if item.get("type") == "function_call"]
                 if not calls:
-                    told = await player.act(last_words(items) or "")
+                    reply = await player.act(last_words(items) or "")
                     if not player.episode.over:
-                        output.append({"type": "message", "role": "user", "content": told})
+                        output.append({"type": "message", "role": "user", "content": reply})
                 for item in calls:
                     identity = str(item.get("call_id") or "call_0")
                     arguments = str(item.get("arguments") or "{}")

@@ -315,6 +315,19 @@ class Broken(TextEnv):
         return self.made[1]  # type: ignore[no-any-return]
 
 
+@pytest.mark.parametrize(
+    "shown",
+    ["a\ud800", "\udcffb", [assistant("x"), assistant("\udc00")], [assistant("\udfff\ud800")]],
+)
+async def test_half_of_a_character_is_the_environments_fault_and_nobody_elses(shown: Any) -> None:
+    with pytest.raises(CheckFailed, match=r"reset\(\) returned an observation that is no text"):
+        await EnvSession(Broken((shown, {}))).reset()
+    session = EnvSession(Broken(step=(shown, 1.0, True, False, {})))
+    await session.reset()
+    with pytest.raises(CheckFailed, match=r"step\(\) returned an observation that is no text"):
+        await session.step("x")
+
+
 @pytest.mark.parametrize("made", [None, "x", ("x",), (3, {}), (["x"], {}), ("x", None), ["x", {}]])
 async def test_a_reset_that_returns_something_else_names_it(made: Any) -> None:
     with pytest.raises(CheckFailed, match=r"must return \(observation: .*, info: dict\)"):

@@ -80,6 +80,8 @@ def test_harmless_directives_are_taken_out_and_lines_kept() -> None:
         ("/* a", "line 1: the comment is never closed"),
         ("module n; endmodule", "line 1: a module inside a module"),
         ("endmodule\nwire x; module n;", "line 2: 'wire' stands outside of a module"),
+        ("endmodule : m n; module n;", "line 1: 'n' stands outside of a module"),
+        ("endmodule m; module n;", "line 1: 'm' stands outside of a module"),
         ("endmodule\nmodule n;\nendmodule\nmodule o;\nwire", "the last module is never closed"),
         ("a$b = 1;", "line 1: names with \\$ are not allowed"),
     ],

@@ -222,7 +222,8 @@ def kimi_loss(
         weights: [B, T] or [B]; detached.
         agg: how token losses become one number.
 
-    Source: arXiv 2501.12599, section 2.3.2.
+    Source: arXiv 2501.12599, section 2.3.2. (There the square is of the whole answer's log-ratio;
+    here each token is pulled by itself.)
 
     >>> logp, old, one = torch.tensor([[-1.0]]), torch.tensor([[-2.0]]), torch.tensor([1.0])
     >>> kimi_loss(logp, old, one, torch.ones(1, 1), tau=0.5)
