@@ -299,6 +299,8 @@ solve a task ("unsolved") earns at most {BOUND} of the expert's reward. Licence:
 Three earn more, and why: `number-quiz` pays 0.1 for any number, so that format is learned first.
 The forgeries of `repair` and `files` know the answer and spoil a part of it on which nothing
 depends: numbers in a docstring, words of a command that 2 of 12 tasks do not need.
+Luck is no attack, but a floor: of `shapes` a guess by the kind of question is right in 0.28 of 200
+tasks; of `wikigame` a random walk that takes the target when it sees it arrives in 0.31 of 300.
 
 """
 OTHERS = f"""\

@@ -25,6 +25,7 @@ from ludus.errors import (
     EpisodeEnded,
     InvalidAction,
     RewardUnavailable,
+    UnknownSplit,
     UnknownTask,
 )
 from ludus.messages import Message, Observation, ToolCall, as_action, as_messages, tool_result
@@ -252,6 +253,8 @@ class EnvSession:
 
     def tasks(self, split: str) -> TaskSet:
         """Return the tasks of a split. The environment is asked once, and the answer is kept."""
+        if split not in SPLITS:
+            raise UnknownSplit.near(split, SPLITS)
         if split not in self._tasks:
             self._tasks[split] = as_task_set(split, self.env.tasks(split))
         return self._tasks[split]

@@ -250,8 +250,8 @@ def check(options: ServeOptions) -> None:
         "processes_per_verifier",
         "worker_memory_mb",
     ):
-        if getattr(options, name) < 1:
-            raise ConfigError(f"--{name.replace('_', '-')} must be at least 1")
+        if (bound := getattr(options, name)) < 1:
+            raise ConfigError(f"--{name.replace('_', '-')} must be at least 1, got {bound}")
     if options.model_memory_mb < 0:
         raise ConfigError(f"--model-memory-mb must be at least 0, got {options.model_memory_mb}")
     if not 0 <= options.drain_s < math.inf:
@@ -265,8 +265,10 @@ def check(options: ServeOptions) -> None:
         "max_kept_mb",
         "max_reply_mb",
     ):
-        if not 0 < getattr(options, name) < math.inf:
-            raise ConfigError(f"--{name.replace('_', '-')} must be a number more than 0")
+        if not 0 < (bound := getattr(options, name)) < math.inf:
+            raise ConfigError(
+                f"--{name.replace('_', '-')} must be a number more than 0, got {bound}"
+            )
 
 
 def replicas_of(options: ServeOptions) -> tuple[int, int]:

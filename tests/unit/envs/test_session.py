@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from ludus.envs import Briefing, EnvSession, TextEnv, ToolResult, ToolSpec, tool
+from ludus.envs import Briefing, EnvSession, ListedTasks, Task, TextEnv, ToolResult, ToolSpec, tool
 from ludus.envs.protocol import Reset, Step
 from ludus.errors import (
     CheckFailed,
@@ -386,3 +386,12 @@ async def test_the_envs_own_info_is_not_written_into() -> None:
     session = EnvSession(Broken(("x", mine)))
     await session.reset()
     assert mine == {"a": 1}
+
+
+def test_a_split_that_does_not_exist_is_refused_before_the_environment_is_asked() -> None:
+    class Listed(Counter):
+        def tasks(self, split: str) -> ListedTasks:
+            return {"train": ListedTasks(split, [Task(id="train/a", split=split)])}[split]
+
+    with pytest.raises(UnknownTask, match=r"'trian'.*'train'"):
+        EnvSession(Listed()).tasks("trian")
