@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 
 from ..config import RewardConfig
-from ..recipes.conflicts import GROUP_ESTIMATORS, SEQUENCE_LOSSES
+from ..recipes.conflicts import SEQUENCE_LOSSES, compares_groups
 from .history import LONG, SHORT, Level, RunHistory
 
 MOVED = 3.0
@@ -393,7 +393,7 @@ CONDITIONS: dict[str, Callable[[RunHistory], bool]] = {
     "longer": lambda run: (growth(run) or 0.0) >= 1.3,
     "signal": lambda run: bool(run.mean("update/signal", 3)),
     "nothing_refused": lambda run: not run.mean("update/refused", 3, absent=0.0),
-    "compares": lambda run: run.of_recipe("algorithm.advantage") in GROUP_ESTIMATORS,
+    "compares": lambda run: compares_groups(run.of_recipe("algorithm.advantage", "")),
     "in_groups": lambda run: run.of_recipe("sampling.group_size", 8) > 1,
     "own_format": lambda run: run.chosen("model.tool_format"),
     # Else the late ones are played to their end, and come yet.

@@ -5,29 +5,36 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Iterator
+from functools import cache
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from ludus.errors import ConfigError
 
-from .. import algorithms
-from .calls import Bound
 from .recipe import Recipe
+
+if TYPE_CHECKING:
+    from .calls import Bound  # torch
 
 SEQUENCE_LOSSES = frozenset({"gspo_loss", "gmpo_loss", "luspo_loss"})
 """Losses with one ratio per sequence. A mean over tokens would weight sequences by length."""
 
 
-def _compares(name: str) -> bool:
-    """Whether a function has nothing but the other rollouts of a task to compare a rollout with."""
-    parameters = inspect.signature(getattr(algorithms, name)).parameters
+@cache
+def compares_groups(estimator: str) -> bool:
+    """Whether an estimator has nothing but the other rollouts of a task to compare a rollout with.
+
+    False where the name is none of `trainer.algorithms`.
+    """
+    from .. import algorithms  # torch, which the readers of a run's files do without
+
+    if not estimator.endswith("_advantages") or estimator not in algorithms.__all__:
+        return False
+    parameters = inspect.signature(getattr(algorithms, estimator)).parameters
     return "groups" in parameters and "anchors" not in parameters
 
 
-GROUP_ESTIMATORS = frozenset(
-    name for name in algorithms.__all__ if name.endswith("_advantages") and _compares(name)
-)
-"""Estimators that compare the rollouts of one task."""
 WHITENED = frozenset(
     {"reinforce_pp_advantages", "reinforce_pp_baseline_advantages", "single_stream_spo_advantages"}
 )
@@ -64,7 +71,7 @@ TREES = frozenset({"tree", "vine", "uncertain", "expand"})
 ON_TREES = frozenset({"token_mean", "fixed_length"})
 """Aggregations that mean the same where a rollout's row holds the nodes that it owns alone."""
 Rule = Callable[[Recipe], Iterator[str]]
-LossRule = Callable[[Recipe, Bound], Iterator[str]]
+LossRule = Callable[[Recipe, "Bound"], Iterator[str]]
 
 
 def refuse_conflicts(recipe: Recipe, loss: Bound) -> None:
@@ -104,7 +111,7 @@ def _groups(recipe: Recipe) -> Iterator[str]:
     size, advantage = recipe.sampling.group_size, recipe.algorithm.advantage
     if size < 1:
         yield f"sampling.group_size must be at least 1, got {size}"
-    if size == 1 and advantage in GROUP_ESTIMATORS:
+    if size == 1 and compares_groups(advantage):
         yield (
             f"{advantage} compares rollouts of one task; with sampling.group_size = 1 all "
             "advantages are 0. Take --rollout.group-size 2 or more, or a recipe for one rollout "

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 
 from ..config import TrainConfig
 from .algorithm import Algorithm
-from .conflicts import GROUP_ESTIMATORS
+from .conflicts import compares_groups
 from .resolution import UpdatePlan, clip_rests
 
 
@@ -36,7 +36,7 @@ def recipe_effects(algorithm: Algorithm, run: Circumstances) -> list[tuple[str, 
 def _advantage(algorithm: Algorithm, run: Circumstances) -> Iterator[tuple[str, str]]:
     name, size = algorithm.advantage_fn.name, algorithm.recipe.sampling.group_size
     bound = algorithm.advantage_fn
-    if algorithm.recipe.algorithm.advantage in GROUP_ESTIMATORS:
+    if compares_groups(algorithm.recipe.algorithm.advantage):
         yield name, f"compares {size} rollouts of a task; a group whose rewards are equal adds 0"
     elif ":" in name and "groups" in bound.required + bound.optional:
         yield name, f"is given the groups: {size} rollouts of a task"
