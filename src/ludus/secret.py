@@ -36,10 +36,10 @@ def _refuse_unsendable(text: str, holder: str) -> None:
     """Refuse a secret that no HTTP header can carry, here and not where it is sent, since clients
     show the header that they refuse.
     """
-    if not (text.isascii() and text.isprintable()):
+    if not text.isprintable():
         raise ConfigError(
-            f"{holder} holds a line end or another character that no HTTP header can carry; tokens "
-            "and keys are printable ASCII"
+            f"{holder} holds a line end or another character that no HTTP header can carry; give "
+            "printable characters alone"
         )
 
 

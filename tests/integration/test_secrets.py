@@ -157,11 +157,11 @@ def test_a_reference_to_no_variable_is_not_the_secret_itself(name: str) -> None:
         build(TrainConfig, {"env_token": f"env:{name}"})
 
 
-@pytest.mark.parametrize("end", ["\n", "\r\n", "\0", "\x7f", "é", "\ud800"])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\0", "\x7f", "\ud800"])
 def test_a_secret_that_no_header_can_carry_is_refused_and_not_shown(
     end: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(ConfigError, match="printable ASCII") as refused:
+    with pytest.raises(ConfigError, match="printable characters") as refused:
         ludus.connect("http://127.0.0.1:1", token=PLANTED + end)
     assert PLANTED not in str(refused.value)
     if end.isascii() and end != "\0":  # what a variable can hold
@@ -170,7 +170,7 @@ def test_a_secret_that_no_header_can_carry_is_refused_and_not_shown(
             Secret("env:LUDUS_TOKEN").reveal()
         assert PLANTED not in str(refused.value)
         code, said = run("gateway", "inspect", "ro_1", LUDUS_TOKEN=PLANTED + end)
-        assert (code, "printable ASCII" in said, PLANTED in said) == (2, True, False)
+        assert (code, "printable characters" in said, PLANTED in said) == (2, True, False)
 
 
 @pytest.mark.parametrize(

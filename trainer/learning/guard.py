@@ -98,7 +98,8 @@ class StepBound:
             evenly = min(float(tokens.sum()) / PROBED_TOKENS, len(trained) / PROBED_ROWS)
             probed = trained[:: max(1, int(evenly))]
             self._probe = batch.take(probed)
-            self._before = score(self._probe) if before is None else before[probed]
+            width = self._probe.ids.shape[1]  # a batch of few rows may be narrower
+            self._before = score(self._probe) if before is None else before[probed, :width]
 
     def hold(self, scale_back: ScaleBack) -> None:
         """Scale the update that was just made back until the policy is within the bound."""

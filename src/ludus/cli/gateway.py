@@ -148,6 +148,8 @@ def look(arguments: Sequence[str]) -> int:
     key = operator_key(options.key)
     if not key:
         raise ConfigError("--key is missing: the operator's key, which the gateway printed")
+    if not key.isascii():
+        raise ConfigError("--key holds characters that no key of a gateway has")
     address = f"{options.url.rstrip('/')}/rollouts/{quote(options.rollout, safe='')}"
     headers = {"Authorization": f"Bearer {key}"}
     try:
