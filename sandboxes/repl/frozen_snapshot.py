@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
+
 from ..guest.jail import policy, syscalls
 from ..guest.run.plan import ROOT
 from ..local.control_groups import ControlGroup
@@ -15,6 +18,8 @@ MAX_PROCESSES = 64
 """The most processes and threads of a branch."""
 # More than the frozen copy alone: the helpers that copy its files are charged to its group as well.
 _FROZEN_PROCESSES = 16
+# How often, 10 ms apart, it is looked at whether killed copies have gone.
+_CHECKS_OF_END = 200
 # The first Landlock version with scopes, which keep a branch's signals and sockets from others.
 _LANDLOCK = 6
 
@@ -50,7 +55,7 @@ class FrozenSnapshot:
                 "frozen", processes=_FROZEN_PROCESSES, memory_bytes=memory_bytes
             )
         except NotSnapshotable:
-            kill([copy])
+            await end_copies(origin, [copy])
             raise
         place = f"{origin.node}/{next(tree.numbers)}"
         details = {"frozen": copy, "session": origin.pid, "from": origin.place, "to": place}
@@ -120,6 +125,18 @@ def copyable(session_process: SessionProcess) -> None:
         raise NotSnapshotable("threads", "other threads are running; join them first")
     if others_in(session_process):
         raise NotSnapshotable("children", "other processes are running; wait for them first")
+
+
+async def end_copies(session_process: SessionProcess, copies: list[int]) -> None:
+    """Kill copies of a session that are not kept, and wait until they have left its group, where
+    the next snapshot would take them for processes of the session.
+    """
+    kill(copies)
+    for _ in range(_CHECKS_OF_END):
+        with suppress(OSError):  # no descriptor may be free
+            if not set(copies) & set(others_in(session_process)):
+                return
+        await asyncio.sleep(0.01)
 
 
 def others_in(session_process: SessionProcess) -> list[int]:

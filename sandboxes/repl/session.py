@@ -19,7 +19,6 @@ import asyncio
 import base64
 import json
 import os
-import signal
 import socket
 import time
 from collections.abc import Mapping, Sequence
@@ -33,7 +32,7 @@ from ..local.runs import RunOutcome, SlotLost, refusal
 from ..local.slot_sandbox import SESSION, SlotSandbox
 from ..paths import check_files, check_path
 from ..protocol import MIB, Execution, ExecutionStatus, Limits, Sandbox, Usage
-from .frozen_snapshot import FrozenSnapshot, copyable, others_in
+from .frozen_snapshot import FrozenSnapshot, copyable, end_copies, others_in
 from .session_processes import CellOutput, FirstSessionProcess
 from .session_tree import ProcessTree, SessionProcess
 from .snapshot_client import NotSnapshotable, SnapshotClient
@@ -161,8 +160,7 @@ class Session:
             copies = others_in(self._session_process)
             if answer.get("ok") is not True or len(copies) != 1:
                 reason = str(answer.get("reason") or "it did not leave one copy of itself")[:200]
-                for copy in copies:
-                    os.kill(copy, signal.SIGKILL)
+                await end_copies(self._session_process, copies)
                 raise NotSnapshotable("fault", reason)
             self._session_process.outlived()
             frozen = await FrozenSnapshot.of(

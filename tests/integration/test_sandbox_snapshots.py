@@ -324,8 +324,8 @@ async def test_a_session_whose_copy_could_not_be_kept_can_be_copied_again(
                 await session.snapshot()
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, before)
-        async with await session.snapshot() as snapshot:
-            assert await said(await snapshot.restore(), "n") == "1\n"
+        async with await session.snapshot() as snapshot, await snapshot.restore() as branch:
+            assert await said(branch, "n") == "1\n"
 
 
 def is_running(pid: int) -> bool:
