@@ -174,6 +174,9 @@ def main(arguments: Sequence[str]) -> int:
 def _refuse_contradictions(options: AuditOptions) -> None:
     if options.tasks < 1:
         raise ConfigError(f"--tasks is {options.tasks}; give at least 1")
+    for flag, seconds in (("budget-s", options.budget_s), ("rl-budget-s", options.rl_budget_s)):
+        if not seconds >= 0:
+            raise ConfigError(f"--{flag} is {seconds:g}; give seconds from 0, or inf")
     if options.judge and not options.rl:
         raise ConfigError("--judge judges the policy that --rl trains; give --rl too")
     if options.rl_model and not options.rl:

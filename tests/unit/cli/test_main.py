@@ -135,6 +135,8 @@ def said(capsys: pytest.CaptureFixture[str]) -> str:
         (["--import", "none.py", "list"], "no such file"),
         (["--import", "no_such_module", "list"], "no such module"),
         (["--import"], "needs a Python file"),
+        (["audit", "ludus/tally-v0", "--budget-s=-3"], "--budget-s is -3; give seconds from 0"),
+        (["audit", "ludus/tally-v0", "--rl-budget-s=nan"], "--rl-budget-s is nan"),
         (["train", "a" * 300], "File name too long: 'aaa"),
         (["score", "rows.jsonl", "--out", "/dev/zero"], "'/dev/zero': it is no file"),
     ],
