@@ -54,7 +54,15 @@ async def sandbox() -> AsyncIterator[SlotSandbox]:
     await opened.close()
 
 
+LEVELS = 60
+"""So many values, each made of the one before twice, have more ways back than can be walked."""
+SUMS = "".join(f"a{n} = a{n - 1} + a{n - 1}\n" for n in range(1, LEVELS))
+COPIES = "".join(
+    f"b{n} = b{n - 1}\nb{n} = b{n - 1} if b0 else b{n - 1}\n" for n in range(1, LEVELS)
+)
+
 HONEST = {
+    "values made of many others": ("def f(x):\n    return x\n", [f"a0 = f(1)\n{SUMS}if a{LEVELS - 1} < 0:\n    pass\nassert a{LEVELS - 1} == 2 ** {LEVELS - 1}", f"b0 = f(1)\n{COPIES}assert abs(b{LEVELS - 1} - 1) < 0.5"]),
     "a mutated argument": ("def f(x):\n    x.sort()\n", ["a = [3, 1]\nassert f(a) is None and a == [1, 3]"]),
     "the argument itself comes back": ("def f(x):\n    x.append(1)\n    return x\n", ["a = []\nassert f(a) is a and a == [1]"]),
     "two names of one argument": ("def f(x, y):\n    x.append(1)\n    return y\n", ["a = []\nassert f(a, a) == [1]"]),

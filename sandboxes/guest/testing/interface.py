@@ -205,20 +205,22 @@ class Interface:
         sides = [self.flows(part) for part in parts if isinstance(part, ast.expr)]
         return set().union(*sides) - self.modules
 
-    def flows(self, node: ast.AST, seen: frozenset[str] = frozenset()) -> set[str]:
+    def flows(self, node: ast.AST) -> set[str]:
         """Return the names of the solution, and of its module, from which any part of a value may
-        come. `seen`: the variables that led here.
+        come.
         """
         names: set[str] = set()
-        for inner in ast.walk(node):
-            key = variable_of(inner) if isinstance(inner, ast.expr) else ""
-            if name := self.free(inner) or (
-                key if key in self.modules | self._taken.keys() else ""
-            ):
-                names.add(name)
-            elif key and key not in seen:
-                for source in self._sources.get(key, ()):
-                    names |= self.flows(source, seen | {key})
+        seen: set[str] = set()
+        sources = [node]
+        while sources:
+            for inner in ast.walk(sources.pop()):
+                key = variable_of(inner) if isinstance(inner, ast.expr) else ""
+                is_own = key in self.modules or key in self._taken
+                if name := self.free(inner) or (key if is_own else ""):
+                    names.add(name)
+                elif key and key not in seen:
+                    seen.add(key)
+                    sources += self._sources.get(key, ())
         return names
 
     # --- what names are bound to ----------------------------------------------
@@ -356,8 +358,8 @@ class Interface:
             case ast.Attribute(attr=name):
                 return [name]
             case ast.Call(func=ast.Name(id=name), args=[first, *more]) if first is node:
-                told = [each.value for each in more if isinstance(each, ast.Constant)]
-                return [str(each) for each in told[:1]] if name in _ACCESSORS else None
+                asked = [str(each.value) for each in more[:1] if isinstance(each, ast.Constant)]
+                return asked if name in _ACCESSORS else None
             case ast.Assign(targets=[ast.Name(id=alias)]):
                 uses = [n for n in self.nodes if isinstance(n, ast.Attribute)]
                 names = [n.attr for n in uses if variable_of(n.value) == alias]
@@ -646,17 +648,21 @@ class Interface:
                 return self._may_be_object(left) or self._may_be_object(right)
         return False
 
-    def _may_be_object(self, node: ast.AST, seen: frozenset[str] = frozenset()) -> bool:
+    def _may_be_object(self, node: ast.expr) -> bool:
         """Return whether an expression may be an object that the tests make by the name of a class,
-        whose operators meet plain values. `seen`: the variables that led here.
+        whose operators meet plain values.
         """
-        name = self.origin(node)
-        if name in self.classes and (name[:1].isupper() or name in self.declared):
-            return True
-        key = variable_of(node) if isinstance(node, ast.expr) else ""
-        parameter = self._parameters.get(node)
-        given = self._arguments.get(parameter, []) if parameter else self.given(key)
-        return key not in seen and any(self._may_be_object(n, seen | {key}) for n in given)
+        seen: set[object] = set()
+        waiting = [node]
+        while waiting:
+            name = self.origin(given := waiting.pop())
+            if name in self.classes and (name[:1].isupper() or name in self.declared):
+                return True
+            key, parameter = variable_of(given), self._parameters.get(given)
+            if (parameter or key) not in seen:
+                seen.add(parameter or key)
+                waiting += self._arguments.get(parameter, []) if parameter else self.given(key)
+        return False
 
     def in_helper(self, node: ast.AST) -> bool:
         """Return whether a node stands in a function that is no test, such as one that calls itself
