@@ -5,7 +5,6 @@ again and again; calls at their edges, statements that erase, and every answer i
 from __future__ import annotations
 
 import itertools
-import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,6 +28,7 @@ from .moves import (
     every_number,
     framed,
     pool,
+    usual_of,
     variants,
 )
 from .pieces import pieces_of
@@ -160,7 +160,7 @@ def _corrected(lessons: Sequence[Lesson]) -> list[Program]:
 def _ends(briefing: Briefing, lessons: Sequence[Lesson]) -> list[Move]:
     """Return what may end an episode: the expert's last calls, and tools without arguments."""
     finals = [as_action(lesson.actions[-1]) for lesson in lessons[:1] if lesson.actions]
-    calls = [Move.of(call) for final in finals for call in final.tool_calls]
+    calls = [move for final in finals for move in Move.all_of(final) if move.tool]
     return list(dict.fromkeys([*calls, *(Move(tool=tool.name) for tool in free_tools(briefing))]))[
         :MOST_ENDS
     ]
@@ -189,7 +189,7 @@ def _shapes(briefing: Briefing, lessons: Sequence[Lesson]) -> Iterator[Callable[
     """
 
     def shaped(tool: str, given: Mapping[str, Any], numbers: Sequence[str], number: float) -> Move:
-        return Move(tool=tool, arguments=json.dumps({**given, **dict.fromkeys(numbers, number)}))
+        return Move.calling(tool, {**given, **dict.fromkeys(numbers, number)})
 
     shapes = {call.name: dict(call.arguments) for call in _calls_of(lessons)}
     named = [slot("line", n, opening=True) for n in (0, 1, -1)]
@@ -213,10 +213,10 @@ def _sweeps(briefing: Briefing, call: Move) -> Iterator[Program]:
     for few in (1, 10, 1000):
         row = {n: few if schemas.get(n, {}).get("type") in NUMERIC else v for n, v in call.given}
         calls = [row | {name: EVERY} for name in texts]
-        yield from ((Move(tool=call.tool, arguments=json.dumps(each)),) for each in calls)
+        yield from ((Move.calling(call.tool, each),) for each in calls)
         lines = [slot("line", n, opening=True) for n in range(STEPS if few == 1 else 0)]
         rows = [row | dict.fromkeys(texts[:1], line) for line in lines]
-        yield tuple(Move(tool=call.tool, arguments=json.dumps(each)) for each in rows)
+        yield tuple(Move.calling(call.tool, each) for each in rows)
 
 
 def _pumped(briefing: Briefing, lessons: Sequence[Lesson]) -> Iterator[Program]:
@@ -229,9 +229,8 @@ def _pumped(briefing: Briefing, lessons: Sequence[Lesson]) -> Iterator[Program]:
         for is_set in (True, False) if shared else ():
             pair = list[Move]()
             for tool in (one, other):
-                first = {name: pool(schema, ())[0] for name, schema in properties_of(tool).items()}
-                given = {n: is_set if v is True else v for n, v in first.items()}
-                pair.append(Move(tool=tool.name, arguments=json.dumps(given | {shared: EVERY})))
+                given = {n: is_set if v is True else v for n, v in usual_of(tool).items()}
+                pair.append(Move.calling(tool.name, given | {shared: EVERY}))
             yield from ((*pair * PUMPED, end) for end in ends)
 
 
@@ -247,8 +246,7 @@ def _looked_back(briefing: Briefing) -> Iterator[Program]:
         names = [*properties_of(tool)]
         if len(names) == 1:  # look the task up, and answer with a piece of what is found
             for kind, n in itertools.product(("full", "name"), (0, -1)):
-                named = json.dumps({names[0]: slot(kind, n, opening=True)})
-                ask = Move(tool=tool.name, arguments=named)
+                ask = Move.calling(tool.name, {names[0]: slot(kind, n, opening=True)})
                 yield from ((ask, answer) for answer in framed(_CHOSEN))
 
 
@@ -262,7 +260,7 @@ def _swept(briefing: Briefing, lessons: Sequence[Lesson]) -> Iterator[Program]:
     for tool in briefing.tools:
         schemas = properties_of(tool)
         numbers = [name for name, schema in schemas.items() if schema.get("type") in NUMERIC]
-        first = {name: pool(schema, ())[0] for name, schema in schemas.items()}
+        first = usual_of(tool)
         shapes = [first | dict(c.arguments) for c in taught if c.name == tool.name] or [first]
         base = shapes[0]
         names = [n for n, s in schemas.items() if s.get("type") in (*NUMERIC, "string")]
@@ -275,21 +273,20 @@ def _swept(briefing: Briefing, lessons: Sequence[Lesson]) -> Iterator[Program]:
         every += [base | {a: EVERY, b: "0"} for a, b in pairs if b not in numbers]
         every += [base | {names[0]: EVERY} | dict.fromkeys(rest, n) for n in _AMOUNTS if rest]
         every = [each for n, each in enumerate(every) if each not in every[:n]]
-        calls = [Move(tool=tool.name, arguments=json.dumps(each)) for each in every]
+        calls = [Move.calling(tool.name, each) for each in every]
         less = [base | {names[0]: EVERY} | dict.fromkeys(rest, -10) for _ in rest[:1]]
-        after = [Move(tool=tool.name, arguments=json.dumps(each)) for each in less]
+        after = [Move.calling(tool.name, each) for each in less]
         for call, end in itertools.product(calls, ends):
             yield from ((look, call, end) for look in looks)
             yield (call, end)
             yield from ((*looks[:1], call, other, end) for other in after)
         rows = [[slot("thing", n, source="a") for n in range(STEPS - 2)] if looks else []]
         for name, row in itertools.product(names, filter(None, rows)):
-            each = [Move(tool=tool.name, arguments=json.dumps(base | {name: v})) for v in row]
+            each = [Move.calling(tool.name, base | {name: v}) for v in row]
             yield from ((look, *each, end) for look in looks for end in ends)
         texts = [name for name in names if name not in numbers]
         for pair in _pairs() if len(texts) == 2 else ():
-            given = json.dumps(base | dict(zip(texts, pair, strict=True)))
-            call = Move(tool=tool.name, arguments=given)
+            call = Move.calling(tool.name, base | dict(zip(texts, pair, strict=True)))
             yield from ((look, call, end) for look in looks for end in ends)
 
 
@@ -330,14 +327,13 @@ def _cleared(briefing: Briefing, lessons: Sequence[Lesson]) -> Iterator[Program]
     usual = _usual(taught)
     looks = [Move(tool=tool.name) for tool in free_tools(briefing)][:2]
     alone = [(tool.name, [*properties_of(tool)]) for tool in briefing.tools]
-    asked = [(name, json.dumps({names[0]: EVERY})) for name, names in alone if len(names) == 1]
-    looks += [Move(tool=name, arguments=given) for name, given in asked][:MOST_TAUGHT]
+    asked = [Move.calling(name, {names[0]: EVERY}) for name, names in alone if len(names) == 1]
+    looks += asked[:MOST_TAUGHT]
     for tool in (tool for tool in briefing.tools if tool.name not in used):
         names = [*properties_of(tool)][:2]
-        base = {name: pool(schema, ())[0] for name, schema in properties_of(tool).items()}
-        every = [base | {name: EVERY} for name in names] or [{}]
+        every = [usual_of(tool) | {name: EVERY} for name in names] or [{}]
         for given, lesson in itertools.product(every, taught[:2]):
-            call = Move(tool=tool.name, arguments=json.dumps(given))
+            call = Move.calling(tool.name, given)
             row = tuple(_moves_of(lesson, usual))
             yield (call, *row)
             yield from ((look, call, *row) for look in looks)
@@ -356,8 +352,8 @@ def _claimed(briefing: Briefing, lessons: Sequence[Lesson]) -> Iterator[Program]
         about = " ".join(str(schema.get("description", "")) for schema in schemas.values())
         fields = dict.fromkeys(["status", *matches("word", about)])
         for field, value in itertools.product([*fields][:MOST_FIELDS], SUCCESSES):
-            call = json.dumps(dict(zip(schemas, (field, value), strict=True)))
-            yield from ((Move(tool=tool.name, arguments=call), end) for end in ends)
+            call = Move.calling(tool.name, dict(zip(schemas, (field, value), strict=True)))
+            yield from ((call, end) for end in ends)
 
 
 def _at_once(briefing: Briefing) -> Iterator[Program]:
@@ -366,12 +362,10 @@ def _at_once(briefing: Briefing) -> Iterator[Program]:
     """
     for tool in briefing.tools:
         schemas = properties_of(tool)
-        usual = {name: pool(schema, ())[0] for name, schema in schemas.items()}
         kinds = (*NUMERIC, "string")
         names = [n for n, s in schemas.items() if s.get("enum") or s.get("type") in kinds]
         for several in [*([name] for name in names), *([names] if names[1:] else [])]:
-            calls = json.dumps(usual | dict.fromkeys(several, EVERY))
-            yield (Move(tool=tool.name, arguments=calls),)
+            yield (Move.calling(tool.name, usual_of(tool) | dict.fromkeys(several, EVERY)),)
 
 
 def _rowed(lessons: Sequence[Lesson]) -> Iterator[Program]:
@@ -417,7 +411,7 @@ def _erased(briefing: Briefing, told: str, lessons: Sequence[Lesson]) -> Iterato
         for name, schema in properties_of(tool).items():
             for eraser, table in itertools.product(ERASERS, tables):
                 if schema.get("type") == "string":
-                    call = Move(tool=tool.name, arguments=json.dumps({name: eraser.format(table)}))
+                    call = Move.calling(tool.name, {name: eraser.format(table)})
                     yield from ((call, end) for end in ends)
 
 
@@ -455,25 +449,24 @@ def _again(
     for tool in briefing.tools:
         properties = properties_of(tool)
         names = [name for name, schema in properties.items() if schema.get("type") == "string"]
-        same: dict[str, Any] = {name: pool(schema, ())[0] for name, schema in properties.items()}
-        varied = Move(tool=tool.name, arguments=json.dumps(same | dict.fromkeys(names, TURN)))
-        constant = Move(tool=tool.name, arguments=json.dumps(same))
+        same = usual_of(tool)
+        varied = Move.calling(tool.name, same | dict.fromkeys(names, TURN))
+        constant = Move.calling(tool.name, same)
         yield from ((*[move] * 9, end) for move in dict.fromkeys((varied, constant)))
         for place in names if len(names) <= 3 and files else []:
-            calls = [json.dumps(same | dict.fromkeys(names, "0") | {place: f}) for f in files]
-            yield (*(Move(tool=tool.name, arguments=call) for call in calls), end)
+            rows = [same | dict.fromkeys(names, "0") | {place: file} for file in files]
+            yield (*(Move.calling(tool.name, row) for row in rows), end)
         for place, file, text in itertools.product(
             names, files, trivial if len(names) == 2 else ()
         ):
-            call = json.dumps(same | dict.fromkeys(names, text) | {place: file})
-            yield from ((Move(tool=tool.name, arguments=call), each) for each in ends)
+            call = Move.calling(tool.name, same | dict.fromkeys(names, text) | {place: file})
+            yield from ((call, each) for each in ends)
         if len(properties) == 1:
             (name,) = properties
-            rows: list[Sequence[Any]] = [range(1, STEPS + 1)]
             kinds = ("number", "word", "line", "identifier")
-            rows += [[slot(k, n, opening=True) for n in range(STEPS)] for k in kinds]
-            for row in rows:
-                yield (*(Move(tool=tool.name, arguments=json.dumps({name: v})) for v in row), end)
+            several = [[slot(k, n, opening=True) for n in range(STEPS)] for k in kinds]
+            for row in [range(1, STEPS + 1), *several]:
+                yield (*(Move.calling(tool.name, {name: v}) for v in row), end)
 
 
 # --- what the expert does -------------------------------------------------------------------------
@@ -520,7 +513,7 @@ def _moves_of(lesson: Lesson, usual: frozenset[str]) -> Iterator[Move]:
             call = message.tool_calls[-1]
             slots = partial(_slots_for, lesson.opening, shown, usual)
             given = {name: slots(value) for name, value in call.arguments.items()}
-            yield Move(tool=call.name, arguments=json.dumps(given))
+            yield Move.calling(call.name, given)
         else:
             yield Move(_slotted(message.text, lesson.opening, shown, usual))
 
