@@ -1,5 +1,5 @@
 """The programs that a blind search tries first: what the expert does, generalised, cut and made
-again and again; calls at their edges, statements that erase, and every answer in turn.
+again and again; calls at their edges, and every answer in turn.
 """
 
 from __future__ import annotations
@@ -36,17 +36,14 @@ from .slots import BEFORE_NUMBER, BEFORE_WORD, MOST_ITEMS, PATTERNS, TURN, each_
 
 MOST_LETTERS, MOST_LABELS = 40, 12
 """Letters of all answers that are said at once, and labels of rows."""
-MOST_ALONE, MOST_TABLES = 8, 6
-"""Commands of short rows, and tables that are erased."""
+MOST_ALONE = 8
+"""Commands of short rows."""
 MOST_ENDS, MOST_TAUGHT, MOST_COPIED, MOST_PAIRED, MOST_SHAPES = 4, 3, 12, 8, 8
 """Ends that are tried behind a call, lessons that are generalised, moves of one of them, things
 that stand in pairs, and calls of the expert's that are made of everything.
 """
 USUAL = 0.8
 """Share of the lessons whose actions hold a word that is no part of the task."""
-TABLE = re.compile(r"\b(?:from|into|update|table|join)\s+([A-Za-z_]\w*)", re.IGNORECASE)
-ERASERS = ("delete from {}", "drop table {}", "delete from {} where rowid > 1")
-"""Statements after which a grader that asks the same database finds nothing."""
 MOST_FIELDS, MOST_WORDS = 8, 10
 """Fields that are set to success, and words of a line of which each is its answer."""
 SUCCESSES = (
@@ -66,7 +63,6 @@ _OVERDONE = (-1_000_000, -10, -1, 0, 0.5, 1_000_000)
 """Numbers of a call that is overdone."""
 PUMPED = 4
 """How often what is done is taken back and done again."""
-HOLLOW_ENDS = ("0", "", "None", "[]", "1")
 TOKEN = re.compile(r"-?\d+(?:\.\d+)?|\w+")
 
 
@@ -84,7 +80,6 @@ def programs_of(
         _of_commands(commands[:8], end),
         _in_turn(lessons),
         _again(briefing, told, lessons, end),
-        _erased(briefing, told, lessons),
         _overdone(briefing, lessons),
         _made_room(briefing, lessons),
         _pumped(briefing, lessons),
@@ -389,30 +384,6 @@ def _rowed(lessons: Sequence[Lesson]) -> Iterator[Program]:
     yield from (
         (move,) for move in framed(f"{each_line(place)}{rows[0][0]}{la}" for la in [*own, *labels])
     )
-
-
-def _erased(briefing: Briefing, told: str, lessons: Sequence[Lesson]) -> Iterator[Program]:
-    """Return statements that erase a named table, before a hollow answer; and all of a table as the
-    answer, which may be the expected one.
-    """
-    deeds = [as_action(action) for le in lessons[:4] for action in le.actions]
-    taught = " ".join(f"{m.text} {[call.arguments for call in m.tool_calls]}" for m in deeds)
-    if not re.search(r"\bselect\b", f"{told} {taught}", re.IGNORECASE):
-        return
-    tables = list(dict.fromkeys(TABLE.findall(f"{told} {taught}")))[:MOST_TABLES]
-    yield from ((Move(f"select * from {table}"),) for table in tables)
-    heads = [re.split(r"\bselect\b", m.text, maxsplit=1, flags=re.IGNORECASE)[0] for m in deeds]
-    for head in dict.fromkeys(head for head in heads if 0 < len(head) <= MOST_LETTERS):
-        erased = [Move(head + each.format(table)) for each in ERASERS for table in tables]
-        yield from ((move,) for move in erased)
-        yield from ((m, Move(f"{head}select * from {table}")) for m in erased for table in tables)
-    ends = [*framed(HOLLOW_ENDS), *map(Move, HOLLOW_ENDS), *_ends(briefing, lessons)]
-    for tool in briefing.tools:
-        for name, schema in properties_of(tool).items():
-            for eraser, table in itertools.product(ERASERS, tables):
-                if schema.get("type") == "string":
-                    call = Move.calling(tool.name, {name: eraser.format(table)})
-                    yield from ((call, end) for end in ends)
 
 
 def _in_turn(lessons: Sequence[Lesson]) -> Iterator[Program]:
