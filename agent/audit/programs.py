@@ -220,12 +220,12 @@ def _pumped(briefing: Briefing, lessons: Sequence[Lesson]) -> Iterator[Program]:
     """
     ends = _ends(briefing, lessons)[:2]
     for one, other in itertools.permutations(briefing.tools, 2):
-        shared = next((n for n in properties_of(one) if n in properties_of(other)), None)
-        for is_set in (True, False) if shared else ():
+        shared = [name for name in properties_of(one) if name in properties_of(other)][:1]
+        for name, is_set in itertools.product(shared, (True, False)):
             pair = list[Move]()
             for tool in (one, other):
                 given = {n: is_set if v is True else v for n, v in usual_of(tool).items()}
-                pair.append(Move.calling(tool.name, given | {shared: EVERY}))
+                pair.append(Move.calling(tool.name, given | {name: EVERY}))
             yield from ((*pair * PUMPED, end) for end in ends)
 
 
