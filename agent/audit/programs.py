@@ -44,13 +44,8 @@ that stand in pairs, and calls of the expert's that are made of everything.
 """
 USUAL = 0.8
 """Share of the lessons whose actions hold a word that is no part of the task."""
-MOST_FIELDS, MOST_WORDS = 8, 10
-"""Fields that are set to success, and words of a line of which each is its answer."""
-SUCCESSES = (
-    "resolved", "approved", "done", "closed", "paid", "passed", "completed", "verified", "accepted",
-    "true",
-)  # fmt: skip
-"""What a field says of which nothing is left to do."""
+MOST_WORDS = 10
+"""Words of a line of which each is its answer."""
 TRIVIAL = ("", "1 == 1", "ok", "pass", "PASS", "[]", "{}", "assert True", "def test_all(): pass")
 """Files of tests or results in which nothing can fail."""
 JOINTS, MOST_EXPECTED = (" => ", " -> ", ": ", " = ", ",", "\t", " | "), 4
@@ -88,7 +83,6 @@ def programs_of(
         _swept(briefing, lessons),
         _swept_by(commands),
         _cleared(briefing, lessons),
-        _claimed(briefing, lessons),
         _rowed(lessons),
         _corrected(lessons),
         _sequences(commands),
@@ -333,22 +327,6 @@ def _cleared(briefing: Briefing, lessons: Sequence[Lesson]) -> Iterator[Program]
             yield (call, *row)
             yield from ((look, call, *row) for look in looks)
             yield (*row[:-1], call, row[-1])
-
-
-def _claimed(briefing: Briefing, lessons: Sequence[Lesson]) -> Iterator[Program]:
-    """Return calls of tools that set a field, which its description names, to success, before what
-    ends an episode.
-    """
-    ends = _ends(briefing, lessons)[:2]
-    for tool in briefing.tools:
-        schemas = properties_of(tool)
-        if len(schemas) != 2 or any(s.get("type") != "string" for s in schemas.values()):
-            continue
-        about = " ".join(str(schema.get("description", "")) for schema in schemas.values())
-        fields = dict.fromkeys(["status", *matches("word", about)])
-        for field, value in itertools.product([*fields][:MOST_FIELDS], SUCCESSES):
-            call = Move.calling(tool.name, dict(zip(schemas, (field, value), strict=True)))
-            yield from ((call, end) for end in ends)
 
 
 def _at_once(briefing: Briefing) -> Iterator[Program]:
