@@ -111,7 +111,7 @@ def serve(sock: socket.socket, part: WorkerPart, max_body: int) -> None:
                     assert isinstance(answer, tuple), "a part that takes turns answers at once"
                 except BaseException as error:
                     answer = _failed(error)
-                line.send(*answer, call=call.call)
+                line.send(*_sendable(answer, max_body), call=call.call)
         except OSError:
             os._exit(0)
     sock.setblocking(False)
@@ -150,8 +150,7 @@ class _Worker:
             self._tasks[call.call] = task
             task.add_done_callback(lambda _: self._tasks.pop(call.call, None))
         else:
-            thread = self._threads.get(call.thread_number) or self._thread_of(call.thread_number)
-            thread.submit(self._carry_out, call)
+            self._thread_of(call.thread_number).submit(self._carry_out, call)
 
     async def _attend(self, call: Frame) -> None:
         try:
@@ -170,12 +169,8 @@ class _Worker:
         self._reply(call, answer)
 
     def _reply(self, call: Frame, answer: Answer) -> None:
-        tag, body = answer
-        if len(body) > self._max_body:
-            message = f"the answer has {len(body)} bytes; at most {self._max_body} are sent"
-            tag, body = FAILED, msgspec.msgpack.encode(Failure(message))
         try:
-            self._writer.write(call.call, tag, body)
+            self._writer.write(call.call, *_sendable(answer, self._max_body))
         except OSError:
             os._exit(0)
 
@@ -185,6 +180,15 @@ class _Worker:
                 1, thread_name_prefix=f"ludus-{thread_number}"
             )
         return self._threads[thread_number]
+
+
+def _sendable(answer: Answer, max_body: int) -> Answer:
+    """Return the answer, or why it cannot be sent: the owner trusts nobody who sends more."""
+    size = len(answer[1])
+    if size <= max_body:
+        return answer
+    message = f"the answer has {size} bytes; at most {max_body} are sent"
+    return FAILED, msgspec.msgpack.encode(Failure(message))
 
 
 def _failed(error: BaseException) -> Answer:
