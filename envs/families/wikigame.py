@@ -103,8 +103,8 @@ class PageGraph:
             if targets:
                 return start, rng.choice(targets), distance
         raise ConfigError(
-            f"no or hardly any pages are {distance} clicks apart in a world of this size; make it larger "
-            "(people) or max_distance smaller"
+            f"no or hardly any pages are {distance} clicks apart in a world of this size; make it "
+            "larger (people) or max_distance smaller"
         )
 
 
