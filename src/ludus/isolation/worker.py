@@ -111,7 +111,9 @@ def serve(sock: socket.socket, part: WorkerPart, max_body: int) -> None:
                     assert isinstance(answer, tuple), "a part that takes turns answers at once"
                 except BaseException as error:
                     answer = _failed(error)
-                line.send(*_sendable(answer, max_body), call=call.call)
+                if len(answer[1]) > max_body:
+                    answer = _too_long(answer, max_body)
+                line.send(*answer, call=call.call)
         except OSError:
             os._exit(0)
     sock.setblocking(False)
@@ -150,7 +152,8 @@ class _Worker:
             self._tasks[call.call] = task
             task.add_done_callback(lambda _: self._tasks.pop(call.call, None))
         else:
-            self._thread_of(call.thread_number).submit(self._carry_out, call)
+            thread = self._threads.get(call.thread_number) or self._thread_of(call.thread_number)
+            thread.submit(self._carry_out, call)
 
     async def _attend(self, call: Frame) -> None:
         try:
@@ -169,8 +172,10 @@ class _Worker:
         self._reply(call, answer)
 
     def _reply(self, call: Frame, answer: Answer) -> None:
+        if len(answer[1]) > self._max_body:
+            answer = _too_long(answer, self._max_body)
         try:
-            self._writer.write(call.call, *_sendable(answer, self._max_body))
+            self._writer.write(call.call, *answer)
         except OSError:
             os._exit(0)
 
@@ -182,12 +187,9 @@ class _Worker:
         return self._threads[thread_number]
 
 
-def _sendable(answer: Answer, max_body: int) -> Answer:
-    """Return the answer, or why it cannot be sent: the owner trusts nobody who sends more."""
-    size = len(answer[1])
-    if size <= max_body:
-        return answer
-    message = f"the answer has {size} bytes; at most {max_body} are sent"
+def _too_long(answer: Answer, max_body: int) -> Answer:
+    """Say why an answer is not sent: the owner would trust nobody who sends so much."""
+    message = f"the answer has {len(answer[1])} bytes; at most {max_body} are sent"
     return FAILED, msgspec.msgpack.encode(Failure(message))
 
 
