@@ -339,6 +339,22 @@ def test_a_problem_whose_results_hardly_differ_is_not_posed() -> None:
         assert len(results) >= 5
 
 
+@pytest.mark.parametrize("steps", [1, 3, 6])
+def test_a_program_that_leaves_out_a_step_fails_a_test(steps: int) -> None:
+    problems = GeneratedCodingProblems(min_steps=steps, max_steps=steps, forms="function")
+    tasks = problems.tasks("train")
+    for index in range(40):
+        problem = problems.problem(tasks.at(index))
+        head, *body, result = problem.solution.splitlines()
+        assert len(body) == steps
+        for left_out in range(steps):
+            kept = [line for place, line in enumerate(body) if place != left_out]
+            names: dict[str, Any] = {}
+            exec("\n".join([head, *kept, result]), names)  # lines of ours alone
+            tests = [test.removeprefix("assert ") for test in problem.gold["tests"]]
+            assert not all(eval(test, names) for test in tests), problem.question
+
+
 @pytest.mark.parametrize(
     "arguments",
     [{"min_steps": 0}, {"min_steps": 3, "max_steps": 2}, {"max_steps": 13}, {"forms": "poem"}],
