@@ -233,18 +233,15 @@ class TestsLine:
         )
 
     def meant(self, result: object, name: str) -> object:
-        """Return the proxy of what a call by name has made, if the tests use that as an object.
-
-        `name`: what was called; empty for a copy of such an object.
-        """
-        if not isinstance(result, Handle) or (name and name not in self.interface.makers):
+        """Return the proxy of what a call by name has made, if the tests use that as an object."""
+        if not isinstance(result, Handle) or name not in self.interface.makers:
             return result
         token = state_of(result).token
         if token not in self._meant:
             self._meant[token] = Handle(self, f"{token}.{state_of(result).abilities}")
             state = state_of(self._meant[token])
             state.known = state.meant = True
-            state.ways = {f"{name}()"} if name else set(state_of(result).ways)
+            state.ways = {f"{name}()"}
             state.of_class = name[:1].isupper() or name in self.interface.declared
         return self._meant[token]
 
