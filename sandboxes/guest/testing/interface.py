@@ -444,15 +444,6 @@ class Interface(Origins):
                             yield from (f"__{operator}__", f"__i{operator}__")
 
     @cached_property
-    def acting(self) -> set[str]:
-        """The functions that the tests call in statements of their own, for what they do; inside
-        `with` or `try`, for what they raise.
-        """
-        guards, outer = (ast.With, ast.AsyncWith, ast.Try), self._parents
-        calls = (n for n in self.nodes if isinstance(n, ast.Call) and type(outer[n]) is ast.Expr)
-        return {self.free(n.func) for n in calls if not isinstance(outer[outer[n]], guards)}
-
-    @cached_property
     def shows_objects(self) -> bool:
         """Whether the tests may see what stands at each place of sorted objects."""
         said = {last_name(node.func) for node in self.nodes if isinstance(node, ast.Call)}

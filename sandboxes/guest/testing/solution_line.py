@@ -219,9 +219,9 @@ class TestsLine:
     def changes(self, giver: str) -> int:
         """Return the number of requests so far that may have changed a value that the function
         `giver` gave: all acts but its own calls with plain data, after which a value is what it
-        was, unless the tests make such calls in statements of their own.
+        was.
         """
-        return self.acts - (giver not in self.interface.acting) * self._calls.get(giver, 0)
+        return self.acts - self._calls.get(giver, 0)
 
     def refuse(self, token: object, use: str) -> BaseException:
         """Note that the test has failed: an object crossed where a value was meant."""
