@@ -117,7 +117,7 @@ def test_arguments_are_the_servers_and_a_client_is_told_what_is_its_own(
     server: RemoteServer, name: str, arguments: dict[str, Any]
 ) -> None:
     for make in (server.make, server.make_async):
-        with pytest.raises(ConfigError, match="reset.*task, split") as refused:
+        with pytest.raises(ConfigError, match=r"reset.*task, split") as refused:
             make(name, **arguments)
         assert "ludus serve 'ludus/arithmetic-v0?max_number=3'" in str(refused.value)
 
