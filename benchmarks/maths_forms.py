@@ -673,9 +673,38 @@ def bounds(rng: random.Random, count: int) -> Iterator[Row]:
         yield Row("bounds without the logarithm", prompt, gold, f"\\boxed{{{wrong}}}", False)
 
 
+_HEADS = (
+    "### Final result", "## Answer", "**Answer:**", "Answer:", "**Final Answer**", "# Result", "Results:",
+)  # fmt: skip
+_MEASURED = ("width", "length", "area", "perimeter", "diagonal")
+
+
+def headed_rows(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield rows with labels below a heading, of which the question asks for one, and a closing
+    line in a fence.
+    """
+    for _ in range(count):
+        names = rng.sample(_MEASURED, rng.randrange(2, 5))
+        values = rng.sample(range(3, 90), len(names))
+        place = rng.randrange(len(names))
+        gap = rng.choice(("\n", "\n\n"))
+        mark = rng.choice(("- {}: {}", "* {}: {}", "- **{}: {}**", "- {} = {}"))
+        rows = "\n".join(mark.format(*row) for row in zip(names, values, strict=True))
+        said = f"2w + 2l = 30.\n\n{rng.choice(_HEADS)}{gap}{rows}"
+        prompt = f"What is the {names[place]} of the rectangle?"
+        yield Row("headed rows", prompt, str(values[place]), said, True)
+        other = values[place - 1]
+        yield Row("headed rows, another", prompt, str(other), said, False)
+        total = f"{other} + {values[place]} = {other + values[place]}"
+        fenced = f"{total}\n\n```{rng.choice(('', 'text'))}\n{{}}\n```"
+        said, gold = fenced.format(other + values[place]), str(other + values[place])
+        yield Row("a fenced line", "What is the total?", gold, said, True)
+        yield Row("a fenced line, another", "What is the total?", gold, fenced.format(other), False)
+
+
 DRAWS = (
     complex_forms, simplified, cycles, multiples_of_one, unit_vectors, printed_matrices, punctured,
     all_reals, boolean, chemical_ends, short_names, bases_in_words, roman_ends, asked_units,
-    bounds,
+    bounds, headed_rows,
 )  # fmt: skip
 """Every law of this file, as a function of a generator and the number of draws."""

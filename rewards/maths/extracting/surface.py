@@ -79,11 +79,22 @@ def surface(body: str) -> str:
         body = _PRINTED.sub(_in_line, body)
     if "$" in body:
         body = _QUANTITY.sub(_in_one_formula, body)
+    if "```" in body:
+        body = _FENCED.sub(_unfenced, body)
     if "</" in body:
         body = _HTML.sub(_blank, body)
     if "<!--" in body or "%" in body or "{comment}" in body:
         body = _HIDDEN.sub(_blank, body)
     return body
+
+
+_FENCED = re.compile(r"(?m)^```\w{0,10}\n([^\n`]{1,80}\n)```[ ]*(?:\n\s*)?\Z")
+
+
+def _unfenced(match: re.Match[str]) -> str:
+    """Return one closing line in a fence without the fence, at the same length."""
+    fence = match[0].index(match[1])
+    return "\n" * fence + match[1].ljust(len(match[0]) - fence, "\n")
 
 
 _POWER = r"\$?\^\{?[-−]?\d\}?"
