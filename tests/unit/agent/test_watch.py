@@ -190,7 +190,9 @@ NUMBERS = [
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.text(max_size=8) | st.floats().map(str) | st.integers().map(str), st.sampled_from(NUMBERS))
+@given(
+    st.text(max_size=8) | st.floats().map(str) | st.integers().map(str), st.sampled_from(NUMBERS)
+)
 @example(str(10**30), ("steps", "step"))
 @example("nan", ("tasks", "passing"))
 def test_a_number_of_a_query_is_read_or_refused_by_its_name(
