@@ -449,8 +449,8 @@ def filters_of(query: Query) -> dict[str, str]:
 
 
 def refuse_query(name: str, runs: Runs, query: Query) -> None:
-    """Refuse misspelt words of a query: a filter of `episodes`, a column of `series`, or a word that
-    the view does not read.
+    """Refuse what is misspelt in a query: a filter of `episodes`, a column of `series`, or a word
+    that the view does not read.
 
     Raises:
         ConfigError: there is no such filter or word, or nothing to sort by.

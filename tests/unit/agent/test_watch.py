@@ -202,10 +202,12 @@ def test_a_number_of_a_query_is_read_or_refused_by_its_name(
     folder = tmp_path_factory.mktemp("run")
     metrics(folder, {"step": 1, "reward/mean": 0.5})
     keep(folder, "step-000001", 1, episode(0))
+    told = ""
     try:
         ask(read(folder), name, columns="reward/mean", bands="1", **{word: written})
     except ConfigError as error:
-        assert str(error).startswith(f"{word}={written:.80}: give a ")
+        told = str(error)
+    assert not told or told.startswith(f"{word}={written:.80}: give a ")
 
 
 def test_nan_and_infinity_are_gaps(tmp_path: Path) -> None:
