@@ -8,7 +8,7 @@ import itertools
 import operator
 import re
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import partial
 from math import isfinite
 from typing import Any
@@ -97,6 +97,27 @@ def constants_of(lessons: Sequence[Lesson]) -> frozenset[Hashable]:
         said.update({(at, repr(value)) for at, column in columns for value in column})
         said.update({deed(action) for action in lesson.actions})
     return frozenset(each for each, times in said.items() if times >= USUAL * len(lessons) > 1)
+
+
+def telling(
+    ways: Callable[[Lesson], Iterator[Way]], lessons: Sequence[Lesson]
+) -> Callable[[Lesson], Iterator[Way]]:
+    """Return ways without those that lose and gain the same words on nearly all tasks, which say
+    nothing of what is judged.
+    """
+
+    def change(lesson: Lesson, way: Way) -> Hashable:
+        said = [str([deed(action) for action in actions]) for actions in (lesson.actions, way)]
+        old, new = (Counter(TOKEN.findall(text)) for text in said)
+        return frozenset((old - new).items()), frozenset((new - old).items())
+
+    def changes(lesson: Lesson) -> set[Hashable]:
+        return {change(lesson, way) for way in ways(lesson)}
+
+    known = Counter(itertools.chain.from_iterable(map(changes, lessons)))
+    known[frozenset(), frozenset()] = 0  # another order
+    usual = {each for each, times in known.items() if times >= USUAL * len(lessons) > 1}
+    return lambda lesson: (way for way in ways(lesson) if change(lesson, way) not in usual)
 
 
 def without(name: str, lesson: Lesson, *, keeps_end: bool = False) -> Way:

@@ -106,7 +106,7 @@ def laws_of(
         bound = MORE_BOUND if forgery in IN_PART else None
         about = f"the expert's answer: {forgery}"
         if is_ordered or forgery is not Forgery.REVERSED:
-            ways = partial(forgery.ways, same=same, told=told)
+            ways = deeds.telling(partial(forgery.ways, same=same, told=told), lessons)
             yield Law(f"forged {forgery.name.lower()}", about, ways, bound=bound)
     columns = [deeds.columns_of(lesson) for lesson in lessons]
     is_constant = len({deed(lesson.actions[-1]) for lesson in lessons}) == 1

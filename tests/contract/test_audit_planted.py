@@ -874,6 +874,22 @@ def test_what_is_said_alike_on_all_tasks_is_not_spoilt() -> None:
     assert notes == {"all is well with it"}
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_what_loses_and_gains_the_same_words_on_all_tasks_is_no_forgery(seed: int) -> None:
+    draw = random.Random(seed)
+    joint = draw.choice([" ", ", ", "\n"])
+    before, behind = ([f"{draw.choice('abcdef')}{n}ly" for n in row] for row in ("123", "45"))
+    asked = " ".join(draw.sample(["where", "is", before[0], behind[-1], "order", "now"], 6))
+    cities = [f"{draw.choice('pqr')}{n}burg" for n in range(8)]
+    answers = [joint.join([*before, city, *behind]) for city in cities]
+    lessons = [Lesson(f"t{n}", f"Ann: {asked}?", (said,)) for n, said in enumerate(answers)]
+    laws = [law for law in laws_of(lessons) if law.name.startswith("forged")]
+    pairs = list(zip(lessons, cities, strict=True))
+    ways = [(city, way) for law in laws for lesson, city in pairs for way in law.ways(lesson)]
+    assert ways
+    assert [way for city, way in ways if city in str(way)] == []
+
+
 def test_deeds_are_spoilt_where_they_stand() -> None:
     rows = ["ann 12", "ben 20", "cem 99", "dot 45", "eva 31", "fay 70"]
     told, ends = "\n".join(rows), "close"

@@ -346,17 +346,8 @@ class Interface(Origins):
         """Return whether an expression may be an object that the tests make by the name of a class,
         whose operators meet plain values.
         """
-        seen: set[object] = set()
-        waiting = [node]
-        while waiting:
-            name = self.origin(given := waiting.pop())
-            if name in self.classes and (name[:1].isupper() or name in self.declared):
-                return True
-            key, parameter = variable_of(given), self._parameters.get(given)
-            if (parameter or key) not in seen:
-                seen.add(parameter or key)
-                waiting += self._arguments.get(parameter, []) if parameter else self.given(key)
-        return False
+        names = self.classes.intersection(map(self.origin, self.reached(node)))
+        return any(name[:1].isupper() or name in self.declared for name in names)
 
     def in_helper(self, node: ast.AST) -> bool:
         """Return whether a node stands in a function that is no test, such as one that calls itself
@@ -436,29 +427,27 @@ class Interface(Origins):
         ways = ((n, way) for n in mixed for side in (n.left, n.right) for way in self._ways(side))
         return {(operator_name(n.op), way) for n, way in ways}
 
-    def _ways(self, node: ast.expr, depth: int = 4) -> set[str]:
-        """Return by which attribute, method, operator (`__add__`) or name (`f()`) a value comes."""
-        match node:
-            case ast.BinOp(op=op) | ast.UnaryOp(op=op):
-                return {f"__{operator_name(op)}__"}
-            case ast.Call(func=function) if name := self.free(function):
-                return {f"{name}()"}
-            case ast.Attribute(attr=name) | ast.Call(func=ast.Attribute(attr=name)):
-                return {name}
-            case ast.Call(func=ast.Name(id="sum")):
-                return {"__add__", "__radd__"}
-            case ast.Subscript(value=value):
-                return {"__getitem__", *self._ways(value, depth)}
-            case ast.Name(id=name) if depth:
-                ways = {way for n in self.given(name) for way in self._ways(n, depth - 1)}
-                changes = [n for n in self.nodes if isinstance(n, ast.AugAssign)]
-                return ways.union(
-                    f"__{form}{operator_name(n.op)}__"
-                    for n in changes
-                    if variable_of(n.target) == name
-                    for form in ("", "i")
-                )
-        return set()
+    def _ways(self, node: ast.expr) -> Iterable[str]:
+        """Yield by which attribute, method, operator (`__add__`) or name (`f()`) a value comes."""
+        for value in self.reached(
+            node, lambda n: [n.value] if isinstance(n, ast.Subscript) else ()
+        ):
+            match value:
+                case ast.BinOp(op=op) | ast.UnaryOp(op=op):
+                    yield f"__{operator_name(op)}__"
+                case ast.Call(func=function) if name := self.free(function):
+                    yield f"{name}()"
+                case ast.Attribute(attr=name) | ast.Call(func=ast.Attribute(attr=name)):
+                    yield name
+                case ast.Call(func=ast.Name(id="sum")):
+                    yield from ("__add__", "__radd__")
+                case ast.Subscript():
+                    yield "__getitem__"
+                case ast.Name(id=name):
+                    for n in self.nodes:
+                        if isinstance(n, ast.AugAssign) and variable_of(n.target) == name:
+                            operator = operator_name(n.op)
+                            yield from (f"__{operator}__", f"__i{operator}__")
 
     @cached_property
     def acting(self) -> set[str]:
