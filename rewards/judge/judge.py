@@ -49,7 +49,10 @@ def empty_answer(text: str) -> str:
     >>> empty_answer("Paris."), empty_answer("Answer: A"), empty_answer("\u2205")
     ('', '', '')
     """
-    words = re.findall(r"[^\W_]+(?:'[^\W_]+)?", text.casefold())
+    shown = "".join(
+        sign for sign in unicodedata.normalize("NFKC", text) if unicodedata.category(sign) != "Cf"
+    )
+    words = re.findall(r"[^\W_]+(?:'[^\W_]+)?", shown.casefold())
     # No article stands at the end: that "a" is a choice. Signs beyond ASCII, such as that of the
     # empty set, are answers; a tick or a star is praise.
     is_choice = words[-1:] == ["a"]

@@ -275,7 +275,7 @@ def test_probabilities_mostly_outside_the_scale_are_no_score() -> None:
 @pytest.mark.parametrize(
     "text",
     ["", " \n", ":", "Solution:", "Let us solve this step by step.", "Respuesta", "\u89e3",
-     "\u304b\u3044\u305b\u3064", "\u2705", "A solution"],
+     "\u304b\u3044\u305b\u3064", "\u2705", "A solution", "So\u200blution", "\uff33olution"],
 )  # fmt: skip
 async def test_a_response_without_content_is_zero_without_a_question(text: str) -> None:
     async with MockJudge() as mock:
