@@ -367,8 +367,10 @@ class Tool:
     def _checked(self, arguments: dict[str, Any]) -> dict[str, Any]:
         try:
             size = len(msgspec.json.encode(arguments))
-        # Half a surrogate pair, a number of thousands of digits, lists within lists within lists.
+        except UnicodeEncodeError as error:  # JSON can hold half a surrogate pair
+            raise msgspec.ValidationError(f"they hold what is not text: {error.reason}") from None
         except (ValueError, OverflowError, RecursionError) as error:
+            # A number of thousands of digits, or lists within lists within lists.
             raise msgspec.ValidationError(f"they cannot be written as JSON: {error}") from None
         if size > MAX_ARGUMENT_BYTES:
             raise msgspec.ValidationError(

@@ -119,8 +119,6 @@ def _doubtful(interface: Interface) -> str:
         return f"ask whether two results of {name} are the same, which may be data"
     if name := ", ".join(sorted(interface.unclear)):
         return f"calculate with results of {name}, which may be values or objects"
-    if name := interface.judges_by_equality():
-        return f"compare a result with an object that the solution's {name} makes"
     if kind := _own_argument(interface):
         return f"pass a {kind} of their own to the solution"
     for name in sorted(interface.names):
@@ -268,8 +266,6 @@ class _Reader:
                     return self._of_body(body)
             case ast.MatchClass(cls=kind) if self._interface.free(kind):
                 return "match patterns of the solution's classes"
-            case ast.TryStar():
-                return "use groups of exceptions"
         return ""
 
     def _of_class(self, kind: ast.ClassDef) -> str:

@@ -305,7 +305,12 @@ class Interface(Origins):
         return False
 
     def compares(self, node: ast.AST) -> bool:
-        """Return whether a node is sure to compare or to look up objects under test."""
+        """Return whether a node is sure to compare or to look up objects under test, or compares
+        a CapWords name's result with another name's, as in `f(1) == P(1)`.
+        """
+        origins = set(map(self.origin, sides_of(node))) - {""}
+        if len(origins) > 1 and any(name[:1].isupper() for name in origins):
+            return True
         match node:
             case ast.Compare(left=left, ops=operators, comparators=others):
                 looks = any(not isinstance(operator, (ast.Is, ast.IsNot)) for operator in operators)
@@ -374,17 +379,6 @@ class Interface(Origins):
                 case ast.Match(subject=subject):
                     yield subject
 
-    def judges_by_equality(self) -> str:
-        """Return a CapWords name whose result the tests compare with the result of another name of
-        the solution, as in `f(1) == P(1)`; else "".
-        """
-        for node in self.nodes:
-            origins = set(map(self.origin, sides_of(node))) - {""}
-            capitals = sorted(name for name in origins if name[:1].isupper())
-            if len(origins) > 1 and capitals:
-                return capitals[0]
-        return ""
-
     def identifies(self) -> str:
         """Return a name, of no class or maker, of which the tests ask by `is` whether two results
         are the same; else "".
@@ -448,15 +442,6 @@ class Interface(Origins):
                         if isinstance(n, ast.AugAssign) and variable_of(n.target) == name:
                             operator = operator_name(n.op)
                             yield from (f"__{operator}__", f"__i{operator}__")
-
-    @cached_property
-    def acting(self) -> set[str]:
-        """The functions that the tests call in statements of their own, for what they do; inside
-        `with` or `try`, for what they raise.
-        """
-        guards, outer = (ast.With, ast.AsyncWith, ast.Try), self._parents
-        calls = (n for n in self.nodes if isinstance(n, ast.Call) and type(outer[n]) is ast.Expr)
-        return {self.free(n.func) for n in calls if not isinstance(outer[outer[n]], guards)}
 
     @cached_property
     def shows_objects(self) -> bool:
