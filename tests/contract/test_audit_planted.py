@@ -784,7 +784,6 @@ def test_a_small_language_model_is_trained_by_the_reward_and_finds_what_text_is_
         (Forgery.ROTATED, '{"a": 1, "b": 1, "c": 1, "d": 4}', ""),  # half of it would stay right
         (Forgery.ZEROED, "J1 0 25\nJ2 25 40.5\nJ3 9 9", "J1 0 0\nJ2 0 0\nJ3 0 0"),
         (Forgery.ZEROED, "J1 0 25", ""),  # too few of them
-        (Forgery.REPEATED, "I1 P4\nI2 P3\nI3 P2\nI4 P1", "I1 P4\nI1 P4\nI1 P4\nI1 P4"),
         (Forgery.ROTATED, "rats go\nbats go up\ncats go by\nmats go in", ""),  # a text
         (Forgery.REVERSED, "a > b > c > d", "d > c > b > a"),
     ],
@@ -917,10 +916,9 @@ def test_deeds_are_spoilt_where_they_stand() -> None:
     others = [way[:4] for way in ways["whichever send 0"]]
     assert others[0][:2] == ["send eva 12", "send fay 20"]
     assert laws["whichever send 0"].is_worst
-    assert not any(law in name for name in laws for law in ("backwards", "skipped"))
+    assert not any("skipped" in name for name in laws)
     demanded = {law.name for law in laws_of(lessons, "Always `send` one before the others.")}
     assert "skipped send" in demanded
-    assert "backwards send" in {law.name for law in laws_of(lessons, "in alphabetical order")}
     assert list(laws["more send 0"].without(lessons[0])) == [ends]
     took = laws["more send 0"].took
     more = ways["more send 0"][0]
