@@ -232,6 +232,8 @@ class Abilities:
         is_record = isinstance(result, BaseException) or hasattr(type(result), "_fields")
         if state.kind == "misplaced" and is_record:
             raise refuse(self, "a class where a function is asked for")
+        if state.kind == "misplaced" and callable(result):
+            result = held(result)  # It stands for a function, and not for the data it derives from.
         if not isinstance(result, Handle):
             return result
         if state.kind == "class":

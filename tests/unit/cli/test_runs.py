@@ -213,6 +213,10 @@ def test_a_new_environment_of_every_kind_passes_its_own_tests(kind: str, tmp_pat
         (["compare", "folder"], "'folder' holds no run"),
         (["new", "env", "me/echo-v0", "--kind", "tool"], "choices: tools, game, judge"),
         (["serve", "maths", "--port", "99999"], "--port 99999: ports are 0 to 65535"),
+        (["mock-judge", "--port", "99999"], "--port 99999: ports are 0 to 65535"),
+        (["retriever", "c.jsonl", "--port", "-1"], "--port -1: ports are 0 to 65535"),
+        (["mock-judge", "--failing", "2"], "--failing is a share from 0 to 1, got 2.0"),
+        (["mock-judge", "--delay-s", "-1"], "--delay-s is a number of seconds from 0, got -1.0"),
     ],
 )
 def test_a_wrong_word_is_told_with_the_right_one(
@@ -226,6 +230,7 @@ def test_a_wrong_word_is_told_with_the_right_one(
     Path("folder").mkdir()
     Path("runs/mine").mkdir(parents=True)
     Path("runs/mine/config.toml").write_text("steps = 3\n")
+    Path("c.jsonl").write_text('{"id": "1", "contents": "a b"}\n')
     Path("broken.py").write_text("import nothere\n")
     Path("options.toml").write_text('base = "grpo"\n[algorithm.loss]\neps_high = 0.3\n')
     assert main(words) == 2
