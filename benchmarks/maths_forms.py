@@ -620,8 +620,91 @@ def roman_ends(rng: random.Random, count: int) -> Iterator[Row]:
             yield Row("roman ends, a false chain", prompt, gold, said, False)
 
 
+_UNIT_GROUPS = (  # spellings of one unit, and those of others of the same kind
+    ("speed", (("km/h", "kilometers per hour", "$\\text{km/h}$", "km h$^{-1}$"),
+               ("m/s", "meters per second", "$\\mathrm{m/s}$"), ("miles per hour", "mph"))),
+    ("area", (("square meters", "m²", "$\\text{m}^2$"), ("square centimeters", "cm²", "$cm^2$"),
+              ("square feet", "ft²"))),
+    ("density", (("g/cm³", "grams per cubic centimeter"), ("kg/m³", "$\\text{kg/m}^3$"))),
+    ("molar energy", (("kJ/mol", "kilojoules per mole"), ("J/mol", "joules per mole"))),
+    ("acceleration", (("m/s²", "$\\text{m/s}^2$", "m/s$^2$"), ("cm/s²", "$\\text{cm/s}^2$"))),
+    ("flow", (("liters per minute", "L/min"), ("mL/min", "milliliters per minute"))),
+)  # fmt: skip
+_UNIT_ASKED = (
+    "What is the {} in {}?",
+    "Find the {} in {}.",
+    "Give the {} in {} to the nearest integer.",
+)
+_UNIT_SAID = ("The answer is {} {}.", "**{} {}**", "So it is {} {}.", "Answer: {} {}")
+
+
+def asked_units(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield a number with the unit that the question asks for, with none, and with another unit of
+    the same kind; the gold is a bare number.
+    """
+    for _ in range(count):
+        kind, units = rng.choice(_UNIT_GROUPS)
+        asked, other = rng.sample(units, 2)
+        prompt = rng.choice(_UNIT_ASKED).format(kind, rng.choice(asked))
+        gold, shape = str(rng.randrange(2, 90)), rng.choice(_UNIT_SAID)
+        said = shape.format(gold, rng.choice(asked))
+        yield Row("asked units", prompt, gold, said, True)
+        yield Row("asked units, none", prompt, gold, f"\\boxed{{{gold}}}", True)
+        said = shape.format(gold, rng.choice(other))
+        yield Row("asked units, another", prompt, gold, said, False)
+
+
+_BOUND_LOGS = ("\\log n", "\\log_2 n", "\\log_{10} n", "\\ln n", "\\lg n", "\\log(n)")
+_BOUND_SHAPES = ("O({})", "O(n {})", "O(n^2 {})", "\\mathcal{{O}}(n{})")
+
+
+def bounds(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield a bound with a logarithm of any base, which only changes a constant, and bounds of
+    another order.
+    """
+    prompt = "What is the worst-case time complexity of this algorithm on $n$ elements?"
+    for _ in range(count):
+        shape, other = rng.sample(_BOUND_SHAPES[:3], 2)
+        gold, answer = (shape.format(rng.choice(_BOUND_LOGS)) for _ in range(2))
+        yield Row("bounds", prompt, gold, f"\\boxed{{{answer}}}", True)
+        wrong = other.format(rng.choice(_BOUND_LOGS))
+        yield Row("bounds of another order", prompt, gold, f"\\boxed{{{wrong}}}", False)
+        wrong = shape.format(rng.choice(("n", "\\sqrt n", "\\log(\\log n)", "(\\log n)^2")))
+        yield Row("bounds without the logarithm", prompt, gold, f"\\boxed{{{wrong}}}", False)
+
+
+_HEADS = (
+    "### Final result", "## Answer", "**Answer:**", "Answer:", "**Final Answer**", "# Result", "Results:",
+)  # fmt: skip
+_MEASURED = ("width", "length", "area", "perimeter", "diagonal")
+
+
+def headed_rows(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield rows with labels below a heading, of which the question asks for one, and a closing
+    line in a fence.
+    """
+    for _ in range(count):
+        names = rng.sample(_MEASURED, rng.randrange(2, 5))
+        values = rng.sample(range(3, 90), len(names))
+        place = rng.randrange(len(names))
+        gap = rng.choice(("\n", "\n\n"))
+        mark = rng.choice(("- {}: {}", "* {}: {}", "- **{}: {}**", "- {} = {}"))
+        rows = "\n".join(mark.format(*row) for row in zip(names, values, strict=True))
+        said = f"2w + 2l = 30.\n\n{rng.choice(_HEADS)}{gap}{rows}"
+        prompt = f"What is the {names[place]} of the rectangle?"
+        yield Row("headed rows", prompt, str(values[place]), said, True)
+        other = values[place - 1]
+        yield Row("headed rows, another", prompt, str(other), said, False)
+        total = f"{other} + {values[place]} = {other + values[place]}"
+        fenced = f"{total}\n\n```{rng.choice(('', 'text'))}\n{{}}\n```"
+        said, gold = fenced.format(other + values[place]), str(other + values[place])
+        yield Row("a fenced line", "What is the total?", gold, said, True)
+        yield Row("a fenced line, another", "What is the total?", gold, fenced.format(other), False)
+
+
 DRAWS = (
     complex_forms, simplified, cycles, multiples_of_one, unit_vectors, printed_matrices, punctured,
-    all_reals, boolean, chemical_ends, short_names, bases_in_words, roman_ends,
+    all_reals, boolean, chemical_ends, short_names, bases_in_words, roman_ends, asked_units,
+    bounds, headed_rows,
 )  # fmt: skip
 """Every law of this file, as a function of a generator and the number of draws."""

@@ -90,9 +90,15 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             raise ValueError(f"the gate {self.label!r} cannot be normalised; use two parts")
 
 
+MAX_WORD_CHARACTERS = 24
+
+
 class LengthShaping(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A penalty that grows with the words of a response: none up to `free_words`, the whole
     `penalty` from `max_words` on, linear between (the shape of DAPO's overlong penalty, eq. 13).
+
+    Each 24 characters without white space are a word, so that words that are glued together are
+    not free.
     """
 
     free_words: int
@@ -113,7 +119,8 @@ class LengthShaping(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         >>> LengthShaping(free_words=2, max_words=4, penalty=1.0).of("one two three")
         -0.5
         """
-        excess = (len(text.split()) - self.free_words) / (self.max_words - self.free_words)
+        words = sum(math.ceil(len(run) / MAX_WORD_CHARACTERS) for run in text.split())
+        excess = (words - self.free_words) / (self.max_words - self.free_words)
         return -self.penalty * min(1.0, max(0.0, excess))
 
 

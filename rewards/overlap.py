@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import math
 import re
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -21,7 +22,20 @@ Metric = Literal["rouge-l", "bleu", "chrf", "keywords"]
 MAX_CHARACTERS = 20_000
 """Characters of a response that is compared; a longer one earns 0, since its cost is the server's.
 """
-_WORD = re.compile(r"\w+")
+MAX_WORD_CHARACTERS = 256
+"""Characters that a word of a target length may take, with what stands around it."""
+_UNSPACED = (
+    r"\u0e01-\u0e7f\u0e81-\u0eff\u1000-\u109f\u1780-\u17ff\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
+    r"\uf900-\ufaff\U00020000-\U0003ffff"
+)
+"""Scripts without spaces between words: Thai, Lao, Burmese, Khmer, kana, Chinese characters."""
+_MARKS = (
+    r"\u0300-\u036f\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u064b-\u065f\u0670"
+    r"\u0900-\u0963\u0971-\u0df3\u200c\u200d"
+)
+"""Accents, points and vowel signs (Latin, Hebrew, Arabic, Indic) and joiners: `\\w` lacks them."""
+_WORD = re.compile(rf"[{_UNSPACED}]|(?:(?![{_UNSPACED}])[\w{_MARKS}])+")
+_WORD_OR_SIGN = re.compile(rf"{_WORD.pattern}|[^\w\s.,;:!?'\"()\u2019\u2026-]")
 
 
 class OverlapVerifier:
@@ -79,7 +93,8 @@ class OverlapVerifier:
 
 
 class TargetLengthVerifier:
-    """Whether a response has a target number of words, from 0 to 1.
+    """Whether a response has a target number of words, from 0 to 1. A run of letters and digits is
+    a word, so that "don't" is two.
 
     Args:
         match: `precise` pays the target alone; `flexible` pays all within the tolerance, and less
@@ -111,7 +126,9 @@ class TargetLengthVerifier:
             return Verdict.invalid(
                 f"target-length needs a gold: a number of words, got {str(sample.gold)[:40]!r}"
             )
-        count = sum(1 for _ in _WORD.finditer(sample.text[: 64 * (target + 1) * 4]))
+        if len(sample.text) > MAX_WORD_CHARACTERS * (target + 1):
+            return Verdict.of(0.0, f"longer than {target} words can be")
+        count = len(_WORD.findall(sample.text))
         off = abs(count - target) / target
         if self.match == "precise":
             reward = float(count == target)
@@ -121,7 +138,8 @@ class TargetLengthVerifier:
 
 
 def rouge_l(text: str, gold: str, *, beta: float = 1.0) -> float:
-    """ROUGE-L of two texts in words, whatever their case.
+    """ROUGE-L of two texts in words, whatever their case; a character of a script that is written
+    without spaces is a word.
 
     `(1 + b^2) P R / (R + b^2 P)`, P and R the shares of the longest common subsequence in the text
     and in the gold.
@@ -133,7 +151,7 @@ def rouge_l(text: str, gold: str, *, beta: float = 1.0) -> float:
     >>> rouge_l("the gunman kill police", "police killed the gunman")
     0.5
     """
-    mine, theirs = _WORD.findall(text.casefold()), _WORD.findall(gold.casefold())
+    mine, theirs = _WORD.findall(_plain(text)), _WORD.findall(_plain(gold))
     common = longest_common(mine, theirs)
     if not common:
         return 0.0
@@ -163,14 +181,21 @@ def longest_common(one: Sequence[str], other: Sequence[str]) -> int:
 
 
 def holds(text: str, keyword: str) -> bool:
-    """Whether a text holds a keyword as whole words, whatever the case.
+    """Whether a text holds a keyword as whole words, whatever the case. Signs other than those of
+    punctuation count, too.
 
     >>> holds("The Eiffel  Tower.", "eiffel tower"), holds("towering", "tower")
     (True, False)
+    >>> holds("in C++.", "c++"), holds("in C.", "c++")
+    (True, False)
     """
-    words = " ".join(_WORD.findall(text.casefold()))
-    wanted = " ".join(_WORD.findall(keyword.casefold()))
+    words = " ".join(_WORD_OR_SIGN.findall(_plain(text)))
+    wanted = " ".join(_WORD_OR_SIGN.findall(_plain(keyword)))
     return f" {wanted} " in f" {words} " if wanted else keyword in text
+
+
+def _plain(text: str) -> str:
+    return unicodedata.normalize("NFC", text).casefold()
 
 
 def _load() -> Any:

@@ -185,7 +185,8 @@ def _row(path: Path, number: int, line: bytes, verifier: str) -> AnswerRow:
     if not (given is not None and is_complete) and not images:
         raise ConfigError(
             f"{place}: a row needs 'gold' (or 'prompt' or 'info') and one of "
-            f"{', '.join(RESPONSE_FIELDS)}, or 'images'"
+            f"{', '.join(RESPONSE_FIELDS)}, or 'images'; this one has "
+            f"{', '.join(cells) or 'no value'}"
         )
     label = cells.get("label")
     try:

@@ -42,6 +42,7 @@ from .engines.local_policy import local_policy
 from .findings.history import rows_of
 from .models.checkpoint_folders import checkpoints, newest_checkpoint, step_of
 from .ranks.launch import current_ranks
+from .recipes.recipe import load_policies, load_recipe
 from .run.metrics import tokens_of
 from .settings.parts import StageConfig
 from .sft import run_sft
@@ -183,7 +184,7 @@ def sft_stage(config: TrainConfig, number: int) -> SFTConfig:
     stage: StageConfig = config.stage[number]
     env = stage.env or config.env
     data = stage_data(config, number)
-    if not data and (not env or stage.env_url):
+    if not data and (not env or stage.env_url or (config.env_url and not stage.env)):
         raise ConfigError(
             f"stage {stage.name!r}: demonstrations are played in this process: name one "
             "environment by env, without env_url"
@@ -259,12 +260,17 @@ async def _play_stage(config: TrainConfig, number: int, train: Train) -> TrainRe
             "episodes run.episodes_every keeps"
         )
     rollout, folder = settings.rollout, Path(config.run.folder)
+    policies = load_policies(settings.sampling, settings.recipe)
+    sampling = load_recipe(settings.recipe, policies).sampling
     env_id, arguments = parse_served(settings.env)
     context = make_context(settings.context)
     try:
         async with local_policy(
             settings.model,
-            Sampling(max_tokens=rollout.max_tokens, temperature=1.0),
+            Sampling(
+                max_tokens=rollout.max_tokens,
+                temperature=rollout.temperature or sampling.temperature,
+            ),
             context=context,
             window=rollout.window or None,
             max_rows=rollout.concurrency,
@@ -274,7 +280,7 @@ async def _play_stage(config: TrainConfig, number: int, train: Train) -> TrainRe
                 lambda _: policy,
                 split=settings.split,
                 tasks=settings.steps * rollout.tasks_per_step,
-                samples=rollout.group_size or 1,
+                samples=rollout.group_size or sampling.group_size,
                 concurrency=rollout.concurrency,
                 seed=settings.seed,
                 limits=EpisodeLimits(

@@ -8,7 +8,7 @@ import itertools
 import operator
 import re
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import partial
 from math import isfinite
 from typing import Any
@@ -19,7 +19,6 @@ from ludus.messages import ToolCall, as_action, assistant
 from .answers import Place, changed, deed, verb
 from .attackers import Action, Lesson, Scene, free_tools, number_of, properties_of
 from .moves import commands_of
-from .pieces import NUMERAL
 from .programs import TOKEN
 
 Way = Sequence[Action]
@@ -56,8 +55,6 @@ MOST_LOOKS = 6
 """Commands that the expert never uses."""
 HIGHER = (3, 10)
 """How often a number is taken that is far too high."""
-ONE_NUMBER = ("7", "50")
-"""Numbers of which one is said for all."""
 AGAIN, MOST_SAID = 8, 24
 """How often a deed is done again, and what may stand at a place."""
 MOST_SHAPE = 3
@@ -97,6 +94,27 @@ def constants_of(lessons: Sequence[Lesson]) -> frozenset[Hashable]:
         said.update({(at, repr(value)) for at, column in columns for value in column})
         said.update({deed(action) for action in lesson.actions})
     return frozenset(each for each, times in said.items() if times >= USUAL * len(lessons) > 1)
+
+
+def telling(
+    ways: Callable[[Lesson], Iterator[Way]], lessons: Sequence[Lesson]
+) -> Callable[[Lesson], Iterator[Way]]:
+    """Return ways without those that lose and gain the same words on nearly all tasks, which say
+    nothing of what is judged.
+    """
+
+    def change(lesson: Lesson, way: Way) -> Hashable:
+        said = [str([deed(action) for action in actions]) for actions in (lesson.actions, way)]
+        old, new = (Counter(TOKEN.findall(text)) for text in said)
+        return frozenset((old - new).items()), frozenset((new - old).items())
+
+    def changes(lesson: Lesson) -> set[Hashable]:
+        return {change(lesson, way) for way in ways(lesson)}
+
+    known = Counter(itertools.chain.from_iterable(map(changes, lessons)))
+    known[frozenset(), frozenset()] = 0  # another order
+    usual = {each for each, times in known.items() if times >= USUAL * len(lessons) > 1}
+    return lambda lesson: (way for way in ways(lesson) if change(lesson, way) not in usual)
 
 
 def without(name: str, lesson: Lesson, *, keeps_end: bool = False) -> Way:
@@ -240,15 +258,6 @@ def only_one(name: str, nth: int, lesson: Lesson) -> Iterator[Way]:
         yield [a for n, a in enumerate(lesson.actions) if n not in nths or n == nths[nth]]
 
 
-def backwards(name: str, lesson: Lesson) -> Iterator[Way]:
-    """Return the way with the deeds of a name in reverse, if these deeds are in a row."""
-    nths = [n for n, action in enumerate(lesson.actions) if verb(action) == name]
-    deeds = [lesson.actions[n] for n in nths]
-    is_row = bool(nths) and nths == [*range(nths[0], nths[-1] + 1)]
-    if is_row and len({*map(deed, deeds)}) == len(deeds) >= FEWEST_DEEDS:
-        yield [*lesson.actions[: nths[0]], *deeds[::-1], *lesson.actions[nths[-1] + 1 :]]
-
-
 def rotated(place: Place, lesson: Lesson) -> Iterator[Way]:
     """Return the way in which each deed has what the next one has at a place, where another place
     tells the deeds apart.
@@ -280,16 +289,6 @@ def overwritten(place: Place, lesson: Lesson) -> Iterator[Way]:
             rows.append(changed(action, partial(put, place, others[0])))
     if is_keyed and len(rows) > len(lesson.actions):
         yield rows
-
-
-def changed_late(place: Place, lesson: Lesson) -> Iterator[Way]:
-    """Return the way with each deed done again before the end, with something else of its kind at a
-    place: what was looked at before holds no more.
-    """
-    for way in overwritten(place, lesson):
-        others = [action for action in way if action not in lesson.actions]
-        if lesson.actions[-2:-1] and verb(lesson.actions[-2]) != place[0]:
-            yield [*lesson.actions[:-1], *others, lesson.actions[-1]]
 
 
 def shape(lesson: Lesson, reply: str) -> list[str]:
@@ -428,23 +427,6 @@ def is_foretold(place: Place, lesson: Lesson, way: Way, replies: Sequence[str]) 
     return 2 * len(news) > len(known)
 
 
-def one_number(same: frozenset[Hashable], lesson: Lesson) -> Iterator[Way]:
-    """Return ways in which several deeds and the answer say one number for all that they say and
-    that is not the same on all tasks.
-    """
-
-    def of(number: str, place: Place, value: Any) -> Any:
-        is_same = not _is_amount(value) or (place, repr(value)) in same
-        return value if is_same else of_kind(number, value)
-
-    numbers = NUMERAL.findall(as_action(lesson.actions[-1]).text)
-    for number in ONE_NUMBER if len(lesson.actions) > FEWEST_ALIKE and len(numbers) == 1 else ():
-        way = [changed(action, partial(of, number)) for action in lesson.actions[:-1]]
-        others = {deed(a) for a in lesson.actions[:-1]} - {*map(deed, way)}
-        if len(others) >= FEWEST_ALIKE:
-            yield [*way, NUMERAL.sub(number, as_action(lesson.actions[-1]).text)]
-
-
 def taken_back(place: Place, backs: Sequence[Action], lesson: Lesson) -> Iterator[Way]:
     """Return ways in which each deed with a number is done with the least one, and then with one
     that is far too high, which is taken back.
@@ -510,17 +492,9 @@ def peeked(peeks: Way, back: Action, lesson: Lesson) -> Iterator[Way]:
 
 def shows_answer(lesson: Lesson, way: Way, replies: Sequence[str]) -> bool:
     """Whether most looks that are taken back show a piece of the last deed that no text showed."""
-    return _shows(lesson, lesson.actions[-1:], replies[: 2 * PEEKS : 2])
-
-
-def shows_deeds(lesson: Lesson, way: Way, replies: Sequence[str]) -> bool:
-    """Whether most looks show a piece of a deed that no text showed."""
-    return _shows(lesson, lesson.actions, replies[:PEEKS])
-
-
-def _shows(lesson: Lesson, asked: Way, replies: Sequence[str]) -> bool:
-    said = "\n".join(str(value) for action in asked for _, value in places_of(action))
-    shown = [{*NAME.findall(reply)} - {*NAME.findall(lesson.opening)} for reply in replies]
+    said = "\n".join(str(value) for _, value in places_of(lesson.actions[-1]))
+    known = {*NAME.findall(lesson.opening)}
+    shown = [{*NAME.findall(reply)} - known for reply in replies[: 2 * PEEKS : 2]]
     return 2 * sum(any(name in said for name in names) for names in shown) > PEEKS
 
 

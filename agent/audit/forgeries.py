@@ -41,7 +41,6 @@ class Forgery(StrEnum):
     LEVEL = "in each item of its list, every number is the first one, or every letter an e"
     SIGNED = "each of its texts means any other, sign by sign, or each value is not applicable"
     CUT = "each of its texts is its first letter, or its last, or backwards"
-    REPEATED = "each of its lines is the first one"
     MORE = "its list holds everything else of its kind, too"
     REVERSED = "its list, of which an order is asked, is reversed"
     RENUMBERED = "its only number is another one"
@@ -83,10 +82,6 @@ class Forgery(StrEnum):
             return _NUMERAL.sub(lambda n: f"{7 * float(n[0]) + 13:g}", answer) if is_beside else ""
         if self is self.WEIGHTLESS:
             return _weightless(answer)
-        if self is self.REPEATED:
-            lines = answer.strip().splitlines()
-            is_list = len({*lines}) == len(lines) >= FEWEST_ITEMS
-            return "\n".join(lines[:1] * len(lines)) if is_list else ""
         listing = _Listing.of(answer)
         items = listing.items if listing else ()
         usual = Counter(map(repr, items)).most_common(1)

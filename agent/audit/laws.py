@@ -36,8 +36,6 @@ ROUND = re.compile(
     r"\b(?:round trip|roundtrip|tour|loop|cycle|circuit|returns? to)\b", re.IGNORECASE
 )
 """Words for an order that may be turned round."""
-PRICED = re.compile(r"\b(?:costs?|price|pays? for|charge[sd]?|penalty|loses?|fee)\b", re.IGNORECASE)
-"""What says that something has a price."""
 DEMANDED = re.compile(
     r"\b(?:must|always|required|mandatory|before any|only (?:after|once)|never\b.*\bwithout)\b",
     re.IGNORECASE,
@@ -70,10 +68,10 @@ class Law:
     """
 
     def on(self, plan: Plan) -> Law | None:
-        """Return the law of the lines of plans; None for what replies have to show, for an order
-        that may be any, and for what is done to answers as they are.
+        """Return the law of the lines of plans; None for what replies have to show, and for what is
+        done to answers as they are.
         """
-        if self.took is not Law.took or self.name.startswith(("forged", "backwards")):
+        if self.took is not Law.took or self.name.startswith("forged"):
             return None
 
         def ways(lesson: Lesson) -> Iterator[Way]:
@@ -106,7 +104,7 @@ def laws_of(
         bound = MORE_BOUND if forgery in IN_PART else None
         about = f"the expert's answer: {forgery}"
         if is_ordered or forgery is not Forgery.REVERSED:
-            ways = partial(forgery.ways, same=same, told=told)
+            ways = deeds.telling(partial(forgery.ways, same=same, told=told), lessons)
             yield Law(f"forged {forgery.name.lower()}", about, ways, bound=bound)
     columns = [deeds.columns_of(lesson) for lesson in lessons]
     is_constant = len({deed(lesson.actions[-1]) for lesson in lessons}) == 1
@@ -122,19 +120,22 @@ def laws_of(
             yield from _place_laws(place, width, kinds, looks, is_constant=is_constant)
     for name, times in names.items():
         if 2 * times > len(lessons):
-            yield from _deed_laws(name, is_ordered=is_ordered, is_due=_is_due(name, told))
+            yield from _deed_laws(name, is_due=_is_due(name, told))
     if is_constant:
         about = "what the expert does with something else, and what it does once again and again"
         ways = partial(deeds.again, deeds.said_once(lessons))
         yield Law("again", about, ways, bases=partial(ways, times=1), bound=MORE_BOUND)
-    about = "what the expert does, with the same number for all that the tasks do not share"
-    yield Law("one number", about, partial(deeds.one_number, same))
     about = "the first thing that the expert says, and nothing in place of all others"
     yield Law("hollow", about, deeds.hollowed, lambda lesson: lesson.actions[:1])
     about = "what the expert does, after all of it was done wrongly and was answered with the right"
     ways, took = partial(deeds.failed_first, same), partial(deeds.is_shown, same)
     yield Law("failed first", about, ways, took=took, kind=AttackKind.LEAK)
-    yield from _unused_laws(looks, peeks, told)
+    for row, back in itertools.product(peeks, looks):
+        if verb(row[0]) != verb(back):
+            about = f"what the expert does after {verb(row[0])}, which {verb(back)} makes free"
+            ways, paid_for = partial(deeds.peeked, row, back), partial(_after, row)
+            name = f"peeked {verb(row[0])}"
+            yield Law(name, about, ways, paid_for, deeds.shows_answer, kind=AttackKind.LEAK)
 
 
 def meddling_laws(briefing: Briefing, lessons: Sequence[Lesson], told: str) -> Iterator[Law]:
@@ -189,32 +190,6 @@ def _elsewhere_laws(place: Place, same: frozenset[Hashable], names: Iterable[str
         yield Law(law, about, ways, left_out, bound=MORE_BOUND)
 
 
-def _unused_laws(looks: Sequence[Action], peeks: Sequence[Way], told: str) -> Iterator[Law]:
-    """Return the laws of what the expert never uses and shows something."""
-    for row in peeks:
-        name, ways = verb(row[0]), partial(_behind, row)
-        if any(name in sentence and PRICED.search(sentence) for sentence in sentences_of(told)):
-            about = f"what the expert does after {name}, which has a price and shows what is asked"
-            paid_for, shows = partial(_row, row), deeds.shows_deeds
-            yield Law(
-                f"free {name}", about, ways, paid_for, shows, MORE_BOUND, kind=AttackKind.LEAK
-            )
-    for row, back in itertools.product(peeks, looks):
-        if verb(row[0]) != verb(back):
-            about = f"what the expert does after {verb(row[0])}, which {verb(back)} makes free"
-            ways, paid_for = partial(deeds.peeked, row, back), partial(_after, row)
-            name = f"peeked {verb(row[0])}"
-            yield Law(name, about, ways, paid_for, deeds.shows_answer, kind=AttackKind.LEAK)
-
-
-def _row(row: Way, lesson: Lesson) -> Way:
-    return row
-
-
-def _behind(row: Way, lesson: Lesson) -> Iterator[Way]:
-    yield _after(row, lesson)
-
-
 def _after(row: Way, lesson: Lesson) -> Way:
     return [*row, *lesson.actions]
 
@@ -261,7 +236,6 @@ def _place_laws(
     for name, says, ways in (
         ("more", f"{does} and {what} everything else", deeds.done_to_more),
         ("overwritten", f"{does} each deed {again}", deeds.overwritten),
-        ("late", f"{does} before the end all deeds {again}", deeds.changed_late),
     ):
         took = partial(deeds.took, place)
         yield Law(f"{name} {what}", says, partial(ways, place), left_out, took, MORE_BOUND)
@@ -274,7 +248,7 @@ def _place_laws(
         yield Law(f"told {what}", asked, checked, left_out, took)
 
 
-def _deed_laws(name: str, *, is_ordered: bool, is_due: bool) -> Iterator[Law]:
+def _deed_laws(name: str, *, is_due: bool) -> Iterator[Law]:
     """Return the laws of deeds of a name."""
     left_out, about = partial(deeds.without, name), f"what the expert does, each {name}"
     yield Law(f"alike {name}", f"{about} the same", partial(deeds.one_deed, name), left_out)
@@ -285,9 +259,6 @@ def _deed_laws(name: str, *, is_ordered: bool, is_due: bool) -> Iterator[Law]:
     if is_due:
         skipped = f"what the expert does without {name}, which the prompt demands"
         yield Law(f"skipped {name}", skipped, lambda lesson: filter(None, [before_end(lesson)]))
-    if is_ordered:
-        ways, what = partial(deeds.backwards, name), f"backwards {name}"
-        yield Law(what, f"{about} in reverse", ways, left_out, bound=MORE_BOUND)
 
 
 def _is_due(name: str, told: str) -> bool:

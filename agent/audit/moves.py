@@ -188,15 +188,16 @@ class Move:
         return assistant("", calls)
 
     @classmethod
-    def of(cls, call: ToolCall) -> Move:
-        """Return a call as a move."""
-        return cls(tool=call.name, arguments=json.dumps(call.arguments))
+    def calling(cls, tool: str, given: Mapping[str, Any]) -> Move:
+        """Return a call of a tool."""
+        return cls(tool=tool, arguments=json.dumps(given))
 
     @classmethod
     def all_of(cls, action: Action) -> Program:
         """Return the calls, or the text, of an action as moves."""
         message = as_action(action)
-        return tuple(map(cls.of, message.tool_calls)) or (cls(message.text),)
+        calls = tuple(cls.calling(call.name, call.arguments) for call in message.tool_calls)
+        return calls or (cls(message.text),)
 
     @property
     def reads(self) -> bool:
@@ -262,7 +263,7 @@ def moves_of(briefing: Briefing, shown: Sequence[str], lessons: Sequence[Lesson]
     runs = [sign * 9 for sign in f"\n{string.punctuation}"]
     forged = _forged(told, lessons)
     plain = map(Move, [*WORDS, *MOVING, *forged, *_claims(prompt), *_named(prompt), *runs])
-    ends = [Move.of(call) for message in actions[-1:] for call in message.tool_calls]
+    ends = [end for action in actions[-1:] for end in Move.all_of(action) if end.tool]
     last = [move for end in ends for move in [end, *_varied(end)]]
     # What ends an episode ends it here too.
     moves = [*map(Move, [*said[-1:], *texts]), *last, *answered, *plain, *calls]
@@ -288,7 +289,7 @@ def _varied(call: Move) -> Iterator[Move]:
     for name, value in given.items():
         if isinstance(value, str) and value:
             for text in variants(value[:LONGEST_TEXT]):
-                yield Move(tool=call.tool, arguments=json.dumps(given | {name: text}))
+                yield Move.calling(call.tool, given | {name: text})
 
 
 def _samples(prompt: str) -> list[str]:
@@ -336,11 +337,11 @@ def probes_of(moves: Sequence[Move], tools: Sequence[ToolSpec] = ()) -> list[Mov
     for tool in tools:
         schemas = properties_of(tool)
         numbers = [name for name, schema in schemas.items() if schema.get("type") in NUMERIC]
-        first = {name: pool(schema, ())[0] for name, schema in schemas.items()}
+        first = usual_of(tool)
         for n, spelling in itertools.product((-1, 0), ("", "i")) if numbers else ():
             number = slot("number", n, opening=True, spelling=spelling)
             given = first | dict.fromkeys(numbers, number)
-            asked.append(Move(tool=tool.name, arguments=json.dumps(given)))
+            asked.append(Move.calling(tool.name, given))
     names = dict.fromkeys(move.tool for move in moves if move.tool)
     calls = [[move for move in moves if move.tool == name][:MOST_PROBED] for name in names]
     return [*asked, *(move for row in itertools.zip_longest(*calls) for move in row if move)]
@@ -633,12 +634,17 @@ def _calls(tool: ToolSpec, values: Sequence[str]) -> list[Move]:
         for place in PLACES[:12]:
             same = first | dict.fromkeys(texts, slot("word", place, opening=True))
             calls += [same | edge for edge in (numbered if rest else [{}])]
-    return [Move(tool=tool.name, arguments=json.dumps(call)) for call in calls]
+    return [Move.calling(tool.name, call) for call in calls]
 
 
 def _integers(values: Sequence[str]) -> list[int]:
     bare = (value.strip(".,;:") for value in values)
     return [int(value) for value in bare if value.isdecimal() and len(value) < 10][:6]
+
+
+def usual_of(tool: ToolSpec) -> dict[str, Any]:
+    """Return the first value of each argument of a tool."""
+    return {name: pool(schema, ())[0] for name, schema in properties_of(tool).items()}
 
 
 def pool(schema: Mapping[str, Any], values: Sequence[str]) -> list[Any]:

@@ -1,11 +1,10 @@
 """The programs that a blind search tries first: what the expert does, generalised, cut and made
-again and again; calls at their edges, statements that erase, and every answer in turn.
+again and again; calls at their edges, and every answer in turn.
 """
 
 from __future__ import annotations
 
 import itertools
-import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,6 +28,7 @@ from .moves import (
     every_number,
     framed,
     pool,
+    usual_of,
     variants,
 )
 from .pieces import pieces_of
@@ -36,24 +36,16 @@ from .slots import BEFORE_NUMBER, BEFORE_WORD, MOST_ITEMS, PATTERNS, TURN, each_
 
 MOST_LETTERS, MOST_LABELS = 40, 12
 """Letters of all answers that are said at once, and labels of rows."""
-MOST_ALONE, MOST_TABLES = 8, 6
-"""Commands of short rows, and tables that are erased."""
+MOST_ALONE = 8
+"""Commands of short rows."""
 MOST_ENDS, MOST_TAUGHT, MOST_COPIED, MOST_PAIRED, MOST_SHAPES = 4, 3, 12, 8, 8
 """Ends that are tried behind a call, lessons that are generalised, moves of one of them, things
 that stand in pairs, and calls of the expert's that are made of everything.
 """
 USUAL = 0.8
 """Share of the lessons whose actions hold a word that is no part of the task."""
-TABLE = re.compile(r"\b(?:from|into|update|table|join)\s+([A-Za-z_]\w*)", re.IGNORECASE)
-ERASERS = ("delete from {}", "drop table {}", "delete from {} where rowid > 1")
-"""Statements after which a grader that asks the same database finds nothing."""
-MOST_FIELDS, MOST_WORDS = 8, 10
-"""Fields that are set to success, and words of a line of which each is its answer."""
-SUCCESSES = (
-    "resolved", "approved", "done", "closed", "paid", "passed", "completed", "verified", "accepted",
-    "true",
-)  # fmt: skip
-"""What a field says of which nothing is left to do."""
+MOST_WORDS = 10
+"""Words of a line of which each is its answer."""
 TRIVIAL = ("", "1 == 1", "ok", "pass", "PASS", "[]", "{}", "assert True", "def test_all(): pass")
 """Files of tests or results in which nothing can fail."""
 JOINTS, MOST_EXPECTED = (" => ", " -> ", ": ", " = ", ",", "\t", " | "), 4
@@ -66,7 +58,6 @@ _OVERDONE = (-1_000_000, -10, -1, 0, 0.5, 1_000_000)
 """Numbers of a call that is overdone."""
 PUMPED = 4
 """How often what is done is taken back and done again."""
-HOLLOW_ENDS = ("0", "", "None", "[]", "1")
 TOKEN = re.compile(r"-?\d+(?:\.\d+)?|\w+")
 
 
@@ -84,7 +75,6 @@ def programs_of(
         _of_commands(commands[:8], end),
         _in_turn(lessons),
         _again(briefing, told, lessons, end),
-        _erased(briefing, told, lessons),
         _overdone(briefing, lessons),
         _made_room(briefing, lessons),
         _pumped(briefing, lessons),
@@ -93,7 +83,6 @@ def programs_of(
         _swept(briefing, lessons),
         _swept_by(commands),
         _cleared(briefing, lessons),
-        _claimed(briefing, lessons),
         _rowed(lessons),
         _corrected(lessons),
         _sequences(commands),
@@ -160,7 +149,7 @@ def _corrected(lessons: Sequence[Lesson]) -> list[Program]:
 def _ends(briefing: Briefing, lessons: Sequence[Lesson]) -> list[Move]:
     """Return what may end an episode: the expert's last calls, and tools without arguments."""
     finals = [as_action(lesson.actions[-1]) for lesson in lessons[:1] if lesson.actions]
-    calls = [Move.of(call) for final in finals for call in final.tool_calls]
+    calls = [move for final in finals for move in Move.all_of(final) if move.tool]
     return list(dict.fromkeys([*calls, *(Move(tool=tool.name) for tool in free_tools(briefing))]))[
         :MOST_ENDS
     ]
@@ -189,7 +178,7 @@ def _shapes(briefing: Briefing, lessons: Sequence[Lesson]) -> Iterator[Callable[
     """
 
     def shaped(tool: str, given: Mapping[str, Any], numbers: Sequence[str], number: float) -> Move:
-        return Move(tool=tool, arguments=json.dumps({**given, **dict.fromkeys(numbers, number)}))
+        return Move.calling(tool, {**given, **dict.fromkeys(numbers, number)})
 
     shapes = {call.name: dict(call.arguments) for call in _calls_of(lessons)}
     named = [slot("line", n, opening=True) for n in (0, 1, -1)]
@@ -213,10 +202,10 @@ def _sweeps(briefing: Briefing, call: Move) -> Iterator[Program]:
     for few in (1, 10, 1000):
         row = {n: few if schemas.get(n, {}).get("type") in NUMERIC else v for n, v in call.given}
         calls = [row | {name: EVERY} for name in texts]
-        yield from ((Move(tool=call.tool, arguments=json.dumps(each)),) for each in calls)
+        yield from ((Move.calling(call.tool, each),) for each in calls)
         lines = [slot("line", n, opening=True) for n in range(STEPS if few == 1 else 0)]
         rows = [row | dict.fromkeys(texts[:1], line) for line in lines]
-        yield tuple(Move(tool=call.tool, arguments=json.dumps(each)) for each in rows)
+        yield tuple(Move.calling(call.tool, each) for each in rows)
 
 
 def _pumped(briefing: Briefing, lessons: Sequence[Lesson]) -> Iterator[Program]:
@@ -225,13 +214,12 @@ def _pumped(briefing: Briefing, lessons: Sequence[Lesson]) -> Iterator[Program]:
     """
     ends = _ends(briefing, lessons)[:2]
     for one, other in itertools.permutations(briefing.tools, 2):
-        shared = next((n for n in properties_of(one) if n in properties_of(other)), None)
-        for is_set in (True, False) if shared else ():
+        shared = [name for name in properties_of(one) if name in properties_of(other)][:1]
+        for name, is_set in itertools.product(shared, (True, False)):
             pair = list[Move]()
             for tool in (one, other):
-                first = {name: pool(schema, ())[0] for name, schema in properties_of(tool).items()}
-                given = {n: is_set if v is True else v for n, v in first.items()}
-                pair.append(Move(tool=tool.name, arguments=json.dumps(given | {shared: EVERY})))
+                given = {n: is_set if v is True else v for n, v in usual_of(tool).items()}
+                pair.append(Move.calling(tool.name, given | {name: EVERY}))
             yield from ((*pair * PUMPED, end) for end in ends)
 
 
@@ -247,8 +235,7 @@ def _looked_back(briefing: Briefing) -> Iterator[Program]:
         names = [*properties_of(tool)]
         if len(names) == 1:  # look the task up, and answer with a piece of what is found
             for kind, n in itertools.product(("full", "name"), (0, -1)):
-                named = json.dumps({names[0]: slot(kind, n, opening=True)})
-                ask = Move(tool=tool.name, arguments=named)
+                ask = Move.calling(tool.name, {names[0]: slot(kind, n, opening=True)})
                 yield from ((ask, answer) for answer in framed(_CHOSEN))
 
 
@@ -262,7 +249,7 @@ def _swept(briefing: Briefing, lessons: Sequence[Lesson]) -> Iterator[Program]:
     for tool in briefing.tools:
         schemas = properties_of(tool)
         numbers = [name for name, schema in schemas.items() if schema.get("type") in NUMERIC]
-        first = {name: pool(schema, ())[0] for name, schema in schemas.items()}
+        first = usual_of(tool)
         shapes = [first | dict(c.arguments) for c in taught if c.name == tool.name] or [first]
         base = shapes[0]
         names = [n for n, s in schemas.items() if s.get("type") in (*NUMERIC, "string")]
@@ -275,21 +262,20 @@ def _swept(briefing: Briefing, lessons: Sequence[Lesson]) -> Iterator[Program]:
         every += [base | {a: EVERY, b: "0"} for a, b in pairs if b not in numbers]
         every += [base | {names[0]: EVERY} | dict.fromkeys(rest, n) for n in _AMOUNTS if rest]
         every = [each for n, each in enumerate(every) if each not in every[:n]]
-        calls = [Move(tool=tool.name, arguments=json.dumps(each)) for each in every]
+        calls = [Move.calling(tool.name, each) for each in every]
         less = [base | {names[0]: EVERY} | dict.fromkeys(rest, -10) for _ in rest[:1]]
-        after = [Move(tool=tool.name, arguments=json.dumps(each)) for each in less]
+        after = [Move.calling(tool.name, each) for each in less]
         for call, end in itertools.product(calls, ends):
             yield from ((look, call, end) for look in looks)
             yield (call, end)
             yield from ((*looks[:1], call, other, end) for other in after)
         rows = [[slot("thing", n, source="a") for n in range(STEPS - 2)] if looks else []]
         for name, row in itertools.product(names, filter(None, rows)):
-            each = [Move(tool=tool.name, arguments=json.dumps(base | {name: v})) for v in row]
+            each = [Move.calling(tool.name, base | {name: v}) for v in row]
             yield from ((look, *each, end) for look in looks for end in ends)
         texts = [name for name in names if name not in numbers]
         for pair in _pairs() if len(texts) == 2 else ():
-            given = json.dumps(base | dict(zip(texts, pair, strict=True)))
-            call = Move(tool=tool.name, arguments=given)
+            call = Move.calling(tool.name, base | dict(zip(texts, pair, strict=True)))
             yield from ((look, call, end) for look in looks for end in ends)
 
 
@@ -330,34 +316,17 @@ def _cleared(briefing: Briefing, lessons: Sequence[Lesson]) -> Iterator[Program]
     usual = _usual(taught)
     looks = [Move(tool=tool.name) for tool in free_tools(briefing)][:2]
     alone = [(tool.name, [*properties_of(tool)]) for tool in briefing.tools]
-    asked = [(name, json.dumps({names[0]: EVERY})) for name, names in alone if len(names) == 1]
-    looks += [Move(tool=name, arguments=given) for name, given in asked][:MOST_TAUGHT]
+    asked = [Move.calling(name, {names[0]: EVERY}) for name, names in alone if len(names) == 1]
+    looks += asked[:MOST_TAUGHT]
     for tool in (tool for tool in briefing.tools if tool.name not in used):
         names = [*properties_of(tool)][:2]
-        base = {name: pool(schema, ())[0] for name, schema in properties_of(tool).items()}
-        every = [base | {name: EVERY} for name in names] or [{}]
+        every = [usual_of(tool) | {name: EVERY} for name in names] or [{}]
         for given, lesson in itertools.product(every, taught[:2]):
-            call = Move(tool=tool.name, arguments=json.dumps(given))
+            call = Move.calling(tool.name, given)
             row = tuple(_moves_of(lesson, usual))
             yield (call, *row)
             yield from ((look, call, *row) for look in looks)
             yield (*row[:-1], call, row[-1])
-
-
-def _claimed(briefing: Briefing, lessons: Sequence[Lesson]) -> Iterator[Program]:
-    """Return calls of tools that set a field, which its description names, to success, before what
-    ends an episode.
-    """
-    ends = _ends(briefing, lessons)[:2]
-    for tool in briefing.tools:
-        schemas = properties_of(tool)
-        if len(schemas) != 2 or any(s.get("type") != "string" for s in schemas.values()):
-            continue
-        about = " ".join(str(schema.get("description", "")) for schema in schemas.values())
-        fields = dict.fromkeys(["status", *matches("word", about)])
-        for field, value in itertools.product([*fields][:MOST_FIELDS], SUCCESSES):
-            call = json.dumps(dict(zip(schemas, (field, value), strict=True)))
-            yield from ((Move(tool=tool.name, arguments=call), end) for end in ends)
 
 
 def _at_once(briefing: Briefing) -> Iterator[Program]:
@@ -366,12 +335,10 @@ def _at_once(briefing: Briefing) -> Iterator[Program]:
     """
     for tool in briefing.tools:
         schemas = properties_of(tool)
-        usual = {name: pool(schema, ())[0] for name, schema in schemas.items()}
         kinds = (*NUMERIC, "string")
         names = [n for n, s in schemas.items() if s.get("enum") or s.get("type") in kinds]
         for several in [*([name] for name in names), *([names] if names[1:] else [])]:
-            calls = json.dumps(usual | dict.fromkeys(several, EVERY))
-            yield (Move(tool=tool.name, arguments=calls),)
+            yield (Move.calling(tool.name, usual_of(tool) | dict.fromkeys(several, EVERY)),)
 
 
 def _rowed(lessons: Sequence[Lesson]) -> Iterator[Program]:
@@ -395,30 +362,6 @@ def _rowed(lessons: Sequence[Lesson]) -> Iterator[Program]:
     yield from (
         (move,) for move in framed(f"{each_line(place)}{rows[0][0]}{la}" for la in [*own, *labels])
     )
-
-
-def _erased(briefing: Briefing, told: str, lessons: Sequence[Lesson]) -> Iterator[Program]:
-    """Return statements that erase a named table, before a hollow answer; and all of a table as the
-    answer, which may be the expected one.
-    """
-    deeds = [as_action(action) for le in lessons[:4] for action in le.actions]
-    taught = " ".join(f"{m.text} {[call.arguments for call in m.tool_calls]}" for m in deeds)
-    if not re.search(r"\bselect\b", f"{told} {taught}", re.IGNORECASE):
-        return
-    tables = list(dict.fromkeys(TABLE.findall(f"{told} {taught}")))[:MOST_TABLES]
-    yield from ((Move(f"select * from {table}"),) for table in tables)
-    heads = [re.split(r"\bselect\b", m.text, maxsplit=1, flags=re.IGNORECASE)[0] for m in deeds]
-    for head in dict.fromkeys(head for head in heads if 0 < len(head) <= MOST_LETTERS):
-        erased = [Move(head + each.format(table)) for each in ERASERS for table in tables]
-        yield from ((move,) for move in erased)
-        yield from ((m, Move(f"{head}select * from {table}")) for m in erased for table in tables)
-    ends = [*framed(HOLLOW_ENDS), *map(Move, HOLLOW_ENDS), *_ends(briefing, lessons)]
-    for tool in briefing.tools:
-        for name, schema in properties_of(tool).items():
-            for eraser, table in itertools.product(ERASERS, tables):
-                if schema.get("type") == "string":
-                    call = Move(tool=tool.name, arguments=json.dumps({name: eraser.format(table)}))
-                    yield from ((call, end) for end in ends)
 
 
 def _in_turn(lessons: Sequence[Lesson]) -> Iterator[Program]:
@@ -455,25 +398,24 @@ def _again(
     for tool in briefing.tools:
         properties = properties_of(tool)
         names = [name for name, schema in properties.items() if schema.get("type") == "string"]
-        same: dict[str, Any] = {name: pool(schema, ())[0] for name, schema in properties.items()}
-        varied = Move(tool=tool.name, arguments=json.dumps(same | dict.fromkeys(names, TURN)))
-        constant = Move(tool=tool.name, arguments=json.dumps(same))
+        same = usual_of(tool)
+        varied = Move.calling(tool.name, same | dict.fromkeys(names, TURN))
+        constant = Move.calling(tool.name, same)
         yield from ((*[move] * 9, end) for move in dict.fromkeys((varied, constant)))
         for place in names if len(names) <= 3 and files else []:
-            calls = [json.dumps(same | dict.fromkeys(names, "0") | {place: f}) for f in files]
-            yield (*(Move(tool=tool.name, arguments=call) for call in calls), end)
+            rows = [same | dict.fromkeys(names, "0") | {place: file} for file in files]
+            yield (*(Move.calling(tool.name, row) for row in rows), end)
         for place, file, text in itertools.product(
             names, files, trivial if len(names) == 2 else ()
         ):
-            call = json.dumps(same | dict.fromkeys(names, text) | {place: file})
-            yield from ((Move(tool=tool.name, arguments=call), each) for each in ends)
+            call = Move.calling(tool.name, same | dict.fromkeys(names, text) | {place: file})
+            yield from ((call, each) for each in ends)
         if len(properties) == 1:
             (name,) = properties
-            rows: list[Sequence[Any]] = [range(1, STEPS + 1)]
             kinds = ("number", "word", "line", "identifier")
-            rows += [[slot(k, n, opening=True) for n in range(STEPS)] for k in kinds]
-            for row in rows:
-                yield (*(Move(tool=tool.name, arguments=json.dumps({name: v})) for v in row), end)
+            several = [[slot(k, n, opening=True) for n in range(STEPS)] for k in kinds]
+            for row in [range(1, STEPS + 1), *several]:
+                yield (*(Move.calling(tool.name, {name: v}) for v in row), end)
 
 
 # --- what the expert does -------------------------------------------------------------------------
@@ -520,7 +462,7 @@ def _moves_of(lesson: Lesson, usual: frozenset[str]) -> Iterator[Move]:
             call = message.tool_calls[-1]
             slots = partial(_slots_for, lesson.opening, shown, usual)
             given = {name: slots(value) for name, value in call.arguments.items()}
-            yield Move(tool=call.name, arguments=json.dumps(given))
+            yield Move.calling(call.name, given)
         else:
             yield Move(_slotted(message.text, lesson.opening, shown, usual))
 

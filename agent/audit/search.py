@@ -390,7 +390,7 @@ def quoted(replies: Iterable[str], briefing: Briefing, texts: Sequence[str]) -> 
 
 def _call(tool: str, argument: str, kind: str, thing: str) -> Move:
     given = {argument: int(thing) if kind == "integer" else thing}
-    return Move(tool=tool, arguments=json.dumps(given))
+    return Move.calling(tool, given)
 
 
 def _said(form: Form, verb: str, thing: str) -> Move:

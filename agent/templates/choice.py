@@ -456,10 +456,10 @@ def _origin(name: str, source: str) -> Origin:
 
 
 def _read_template(template: str) -> str:
-    path = Path(template)
-    if not path.is_file():
+    try:
+        return TemplateTokenizer.load(Path(template)).chat_template
+    except TemplateRefused as error:
         raise ConfigError(
-            f"model.template must be auto, stock, training, training:NAME or a {TEMPLATE_SUFFIX} "
-            f"file, got {template!r}"
-        )
-    return TemplateTokenizer.load(path).chat_template
+            f"{error}. model.template must be auto, stock, training, training:NAME or a "
+            f"{TEMPLATE_SUFFIX} file"
+        ) from None

@@ -229,8 +229,11 @@ class TemplateTokenizer:
         """
         try:
             return cls(path.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError) as error:
-            raise TemplateRefused(f"cannot read the template {str(path)!r}: {error}") from None
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise TemplateRefused(
+                f"cannot read the template {str(path)!r:.200}: {reason}"
+            ) from None
 
     def __len__(self) -> int:
         return len(self._marks) + 256

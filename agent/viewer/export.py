@@ -92,7 +92,13 @@ def export(
         raise ConfigError(f"there is no format {to!r}; formats: {', '.join(FORMATS)}")
     total, _ = reader.store.query(filters, limit=1)
     if not total:
-        raise ConfigError(f"no episode of {reader.name} passes {dict(filters)}")
+        query = "&".join(f"{name}={value}" for name, value in filters.items())
+        every, _ = reader.store.query({}, limit=1)
+        if not every:
+            raise ConfigError(f"{reader.name} has no episode to export")
+        raise ConfigError(
+            f"no episode of {reader.name} passes the filter {query!r}, of {every}; give a wider one"
+        )
     selection = Selection(reader, _episodes(reader, filters, total), passing)
     files: list[Path] = []
     try:

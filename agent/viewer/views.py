@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from statistics import fmean
 from typing import Any
 
@@ -95,6 +96,19 @@ def view(name: str, runs: Runs, query: Query) -> Any:
     if name in OF_ROLLOUTS:
         reader.store.refresh_rollouts()
     return (OF_RUN | OF_ROLLOUTS)[name](reader, query)
+
+
+def _whole(query: Query, name: str, otherwise: int = 0) -> int:
+    """Return a whole number of a query, or `otherwise` where the query has none.
+
+    Raises:
+        ConfigError: it is no whole number, or one beyond the 64 bits that SQLite has.
+    """
+    given = query.get(name) or str(otherwise)
+    with suppress(ValueError):
+        if abs(number := int(given)) < 1 << 63:
+            return number
+    raise ConfigError(f"{name}={given:.80}: give a whole number, of 64 bits at most")
 
 
 def without_text(value: Any) -> Any:
@@ -200,7 +214,7 @@ def _columns(runs: Runs, query: Query) -> Any:
 
 def _series(runs: Runs, query: Query) -> Any:
     """Return columns of runs as lines: `columns` and `runs` between commas, from `after` on."""
-    after = int(query.get("after") or -1)
+    after, width = _whole(query, "after", -1), _whole(query, "width", MOST_POINTS)
     names = [name for name in query.get("columns", "").split(",") if name]
     lines: dict[str, dict[str, Any]] = {}
     for reader in runs.several(query):
@@ -212,16 +226,16 @@ def _series(runs: Runs, query: Query) -> Any:
             if start is None:
                 continue
             steps, values = series.steps[start:], series.values[start:]
-            x, y = thinned(steps, values, int(query.get("width") or MOST_POINTS))
+            x, y = thinned(steps, values, width)
             lines.setdefault(name, {})[reader.name] = {"x": x, "y": y, "points": len(values)}
     wanted = names if query.get("bands") else []
     return {
         "series": lines,
-        "bands": {name: _bands(runs.several(query), name, query) for name in wanted},
+        "bands": {name: _bands(runs.several(query), name, width) for name in wanted},
     }
 
 
-def _bands(readers: Sequence[RunReader], column_name: str, query: Query) -> dict[str, Any]:
+def _bands(readers: Sequence[RunReader], column_name: str, width: int) -> dict[str, Any]:
     """Return for each recipe with several seeds the mean, least and largest value at each step."""
     members: dict[str, list[RunReader]] = defaultdict(list)
     family_of = families(readers)
@@ -238,9 +252,7 @@ def _bands(readers: Sequence[RunReader], column_name: str, query: Query) -> dict
             for step, value in zip(series.steps, series.values, strict=True):
                 at[step].append(value)
         steps = sorted(at)
-        kept, means = thinned(
-            steps, [fmean(at[step]) for step in steps], int(query.get("width") or MOST_POINTS)
-        )
+        kept, means = thinned(steps, [fmean(at[step]) for step in steps], width)
         bands[family] = {
             "runs": [reader.name for reader in runs],
             "x": kept,
@@ -330,7 +342,7 @@ def _accounts(reader: RunReader, query: Query) -> Any:
 def _steps(reader: RunReader, query: Query) -> Any:
     """Return a step's groups with their rollouts; the last step without `step`."""
     (ends,) = reader.store.rows("SELECT MIN(step) AS first, MAX(step) AS last FROM rollouts")
-    step = int(query.get("step") or ends["last"] or 0)
+    step = _whole(query, "step", ends["last"] or 0)
     rows = reader.store.rows(
         "SELECT r.*, e.id AS episode, e.kept FROM rollouts r LEFT JOIN "
         "(SELECT ordinal, MIN(id) AS id, kept FROM episodes WHERE split='train' AND ordinal >= 0 "
@@ -362,7 +374,7 @@ def _spread(members: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def _lanes(reader: RunReader, query: Query) -> Any:
     """Return rollouts by wall clock, and the stages of steps: the last `most`, up to `step`."""
     last = reader.store.rows("SELECT MAX(step) AS last FROM rollouts")[0]["last"]
-    step, most = int(query.get("step") or last or 0), int(query.get("most") or 512)
+    step, most = _whole(query, "step", last or 0), _whole(query, "most", 512)
     rows = reader.store.rows(
         "SELECT * FROM rollouts WHERE step<=? AND started>0 ORDER BY step DESC, ordinal LIMIT ?",
         step,
@@ -396,7 +408,9 @@ def _tasks(reader: RunReader, query: Query) -> Any:
 
     A rollout is solved where its reward is at least `passing`, by default above 0.
     """
-    passing = float(query.get("passing") or 0.0)
+    passing = as_number(given := query.get("passing") or "0")
+    if passing is None:
+        raise ConfigError(f"passing={given}: give a number")
     tasks = reader.store.rows(TASKS, passing)
     return {
         "tasks": tasks[:2000],
@@ -435,16 +449,21 @@ def filters_of(query: Query) -> dict[str, str]:
 
 
 def refuse_query(name: str, runs: Runs, query: Query) -> None:
-    """Refuse a misspelt filter of the view `episodes`, or a misspelt column of the view `series`.
+    """Refuse what is misspelt in a query: a filter of `episodes`, a column of `series`, or a word
+    that the view does not read.
 
     Raises:
-        ConfigError: there is no such filter, or nothing to sort by.
+        ConfigError: there is no such filter or word, or nothing to sort by.
         UnknownColumn: no run has such a column, and no chart shows one.
     """
+    words = WORDS.get(name, "run").split()
     if name == "episodes":
-        refuse_filters(query, ("run", "sort", "offset", "limit", "choices"))
+        refuse_filters(query, words)
         if (sort := query.get("sort", "").lstrip("-")) and sort not in SHOWN:
             raise ConfigError(f"nothing to sort by named {sort!r}; columns: {', '.join(SHOWN)}")
+    elif name in VIEWS and (unread := sorted(query.keys() - set(words))):
+        known_words = ", ".join(words) or "nothing"
+        raise ConfigError(f"the view {name} does not read {unread[0]!r}; it reads {known_words}")
     if name == "series":
         known = {each for reader in runs.several(query) for each in reader.columns}
         known |= {each for _, names in CURATED for each in names}  # which a young run may yet get
@@ -482,8 +501,8 @@ def _episodes(reader: RunReader, query: Query) -> Any:
     total, rows = reader.store.query(
         filters_of(query),
         sort=query.get("sort", ""),
-        offset=int(query.get("offset") or 0),
-        limit=max(0, min(int(query.get("limit") or 200), 1000)),
+        offset=_whole(query, "offset"),
+        limit=max(0, min(_whole(query, "limit", 200), 1000)),
     )
     return {
         "total": total,
@@ -503,7 +522,7 @@ def _episode_row(row: Any) -> dict[str, Any]:
 
 def _episode(reader: RunReader, query: Query) -> Any:
     """Return an episode with its tokens, what the learner found, and its relatives."""
-    read = reader.episode(int(query.get("id") or 0))
+    read = reader.episode(_whole(query, "id"))
     if read is None:
         return {"gone": True}
     row, episode = read
@@ -581,3 +600,9 @@ OF_ROLLOUTS: dict[str, Callable[[RunReader, Query], Any]] = {
 """Views of a run that also read what became of its rollouts."""
 VIEWS = (*OF_RUNS, *OF_RUN, *OF_ROLLOUTS)
 """The names of all views."""
+WORDS = {
+    "runs": "", "columns": "runs", "series": "runs columns after width bands", "settings": "runs",
+    "compare": "runs by column", "episodes": "run sort offset limit choices",
+    "lanes": "run step most", "steps": "run step", "tasks": "run passing", "episode": "run id",
+}  # fmt: skip
+"""What a query of a view may hold, filters aside; `run` alone where nothing is said."""

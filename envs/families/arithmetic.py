@@ -374,12 +374,13 @@ class Arithmetic(TextEnv):
 
 
 def read_answer(text: str) -> Fraction | None:
-    """Read an exact number (integer, reduced fraction or decimal, stripped); None if unreadable.
+    """Read an exact number (integer, reduced fraction or decimal), perhaps with a full stop or a
+    typographic minus; None if unreadable.
 
-    >>> read_answer(" -7/3 "), read_answer("-14/6")
-    (Fraction(-7, 3), None)
+    >>> read_answer(" -7/3. "), read_answer("\u22127/3"), read_answer("-14/6")
+    (Fraction(-7, 3), Fraction(-7, 3), None)
     """
-    stripped = text.strip()
+    stripped = text.strip().removesuffix(".").replace("\u2212", "-")
     if len(stripped) > MAX_CHARACTERS or "e" in stripped.lower() or "_" in stripped:
         return None
     try:

@@ -165,9 +165,9 @@ def labelled(digits: tuple[int, ...]) -> str:
 
 
 def read_sum(text: str) -> str:
-    """Return the text behind the last `=`; empty if the text has no `=`.
+    """Return the text behind the last `=`, without a full stop; empty if the text has no `=`.
 
-    >>> read_sum("a33b42,=2")
-    '2'
+    >>> read_sum("a33b42,=2"), read_sum("= 2.")
+    ('2', '2')
     """
-    return text.rpartition("=")[2].strip() if "=" in text else ""
+    return text.rpartition("=")[2].strip().removesuffix(".") if "=" in text else ""

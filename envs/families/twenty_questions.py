@@ -106,15 +106,18 @@ SYNONYMS = {
 _VALUES = {value: name for name, values in PROPERTIES.items() for value in values}
 _SIZES = PROPERTIES[ORDERED]
 _TURNS = """
-not no never neither nor none except without unless but than least most almost nearly rather other
-both either same different if isnt doesnt arent hasnt cant wont
+not no non never neither nor none nothing except without unless but than least most almost nearly
+hardly barely rather instead other both either same different opposite unlike if isnt doesnt arent
+hasnt cant wont aint wasnt dont didnt couldnt wouldnt shouldnt cannot false untrue wrong incorrect
+lack lacks lacking free exclude excludes excluding excluded rule ruled apart besides outside
+larger bigger greater smaller littler more fewer above below over under beyond
 """
 _TURNING = frozenset(_TURNS.split())
 """Words that change the meaning of others: a question with such a word is not answered."""
 _WITHOUT_APOSTROPHES = str.maketrans("", "", "'\u2019")
 _WORD = re.compile(r"[a-z]+")
-_LARGER = re.compile(r"\b(?:larger|bigger|greater) than (?:a )?(\w+)")
-_SMALLER = re.compile(r"\b(?:smaller|littler) than (?:a )?(\w+)")
+_LARGER = re.compile(r"\b(?:larger|bigger|greater) than (?:a |the )?(\w+)")
+_SMALLER = re.compile(r"\b(?:smaller|littler) than (?:a |the )?(\w+)")
 
 Test = Callable[[Thing], bool]
 

@@ -26,7 +26,8 @@ from ..tasks import SPLITS, GeneratedTasks, TaskSet
 from ..tools import ToolResult, tool
 from .fiction import Pages, build_world
 
-MAX_DRAWS = 500
+PROBED = 500
+"""The most starts from which a distance is looked for when an environment is made."""
 
 
 class PageGraph:
@@ -76,24 +77,34 @@ class PageGraph:
             step = came_from[step]
         return step
 
-    def draw(self, rng: random.Random, *, least: int, most: int) -> tuple[str, str, int]:
+    def draw(
+        self, rng: random.Random, *, least: int, most: int, tried: int | None = None
+    ) -> tuple[str, str, int]:
         """Draw a start, a target, and the clicks between the two, from `least` to `most`.
 
         The distance is drawn first, so that all distances are equally frequent.
 
+        Args:
+            rng: the source of random numbers.
+            least: the fewest clicks.
+            most: the most clicks.
+            tried: how many starts are tried; by default all, each once, so that a distance which
+                some two pages have is always found.
+
         Raises:
-            ConfigError: no two pages are so far apart.
+            ConfigError: no two pages are so far apart, as far as was tried.
         """
         distance = rng.randint(least, most)
-        for _ in range(MAX_DRAWS):
-            start = rng.choice(self.names)
+        untried = list(self.names)
+        for _ in self.names[:tried]:
+            start = untried.pop(rng.randrange(len(untried)))
             away = self.distances(start)
             targets = [name for name in self.names if away.get(name) == distance]
             if targets:
                 return start, rng.choice(targets), distance
         raise ConfigError(
-            f"no two pages are {distance} clicks apart in a world of this size; make it larger "
-            "(people) or max_distance smaller"
+            f"no or hardly any pages are {distance} clicks apart in a world of this size; make it "
+            "larger (people) or max_distance smaller"
         )
 
 
@@ -160,7 +171,7 @@ class WikiGame(TextEnv):
         for split in SPLITS:
             graph = page_graph(*self.world, split)
             for distance in self.distance_range:
-                graph.draw(random.Random("probe"), least=distance, most=distance)
+                graph.draw(random.Random("probe"), least=distance, most=distance, tried=PROBED)
         self.graph = page_graph(*self.world, "train")
         self.page = self.target = ""
         self.clicks_left = 0

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from ludus.errors import ConfigError, LudusError
 from ludus.rewards import Sample
@@ -20,6 +20,7 @@ from ludus.rewards.serving.client import (
 from ludus.rewards.serving.reward_wire import Score, ScoreBatchReply, VerifierCard, VerifierList
 from ludus.secret import Secret
 from ludus.verdict import Verdict
+from ludus.wire.address import format_served, parse_served
 from ludus.wire.client import AsyncTransport, Body, Client, RetryPolicy, Traffic, Way, run_blocking
 from ludus.wire.codec import Format
 from ludus.wire.replicas import BlockingReplicas, Replicas, SessionSeats
@@ -78,20 +79,27 @@ class RemoteServer:
             self._cards = self._ask("GET", "/v1/envs", None, EnvList)
         return self._cards
 
-    def make(self, env_id: str) -> GymEnv:
+    def make(self, env_id: str, **arguments: Any) -> GymEnv:
         """Return a `gymnasium.Env` whose episodes are played on the server.
 
         Raises:
             UnknownEnv: the server does not offer it; the message names the nearest id.
+            ConfigError: there are arguments, which the server fixes; the message says where they
+                go, and what a client chooses.
         """
-        card = card_of(env_id, self.env_list())
+        card = card_of(env_id.partition("?")[0], self.env_list())
+        _refuse_arguments(env_id, arguments, list(card.reset_options))
         session = BlockingSession(env_id, SessionSeats(self._blocking, EPISODES), card=card)
         return GymEnv(session, run_blocking, remake=partial(self.make, env_id))
 
-    def make_async(self, env_id: str) -> RemoteSession:
+    def make_async(self, env_id: str, **arguments: Any) -> RemoteSession:
         """Return an environment with `async` reset, step and close. Nothing is sent before the
         first reset, and operations that are begun together share one request.
+
+        Raises:
+            ConfigError: there are arguments; see `make`.
         """
+        _refuse_arguments(env_id, arguments, ["what its card names in reset_options"])
         return RemoteSession(env_id, SessionSeats(self.replicas, EPISODES))
 
     def verifiers(self) -> list[VerifierCard]:
@@ -222,3 +230,14 @@ def connect(
         stream=stream,
         way=way,
     )
+
+
+def _refuse_arguments(env_id: str, arguments: Mapping[str, Any], choices: Sequence[str]) -> None:
+    name, written = parse_served(env_id)
+    if arguments or written:
+        served = format_served(name, {**written, **arguments})
+        raise ConfigError(
+            f"a server fixes the constructor arguments of its environments: ludus serve "
+            f"{served!r}; a client chooses in reset(seed=..., options=...): "
+            f"{', '.join(['task', 'split', *choices])}"
+        )

@@ -369,6 +369,9 @@ class Tool:
             size = len(msgspec.json.encode(arguments))
         except UnicodeEncodeError as error:  # JSON can hold half a surrogate pair
             raise msgspec.ValidationError(f"they hold what is not text: {error.reason}") from None
+        except (ValueError, OverflowError, RecursionError) as error:
+            # A number of thousands of digits, or lists within lists within lists.
+            raise msgspec.ValidationError(f"they cannot be written as JSON: {error}") from None
         if size > MAX_ARGUMENT_BYTES:
             raise msgspec.ValidationError(
                 f"they have {size:,} bytes; at most {MAX_ARGUMENT_BYTES:,} are taken"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 import statistics
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, Unpack
@@ -29,8 +30,15 @@ _OPENERS = frozenset({
     "a", "an", "and", "answer", "by", "conclusion", "explanation", "final", "here", "is", "let",
     "let's", "okay", "problem", "process", "reasoning", "response", "result", "so", "solution",
     "solve", "step", "sure", "the", "this", "thought", "us", "well",
+    "antwort", "l\u00f6sung", "r\u00e9ponse", "respuesta", "resposta", "risposta", "soluci\u00f3n",
+    "\u043e\u0442\u0432\u0435\u0442", "\u89e3", "\u89e3\u7b54", "\u7b54\u6848",
+    "\u304b\u3044\u305b\u3064",
 })  # fmt: skip
-"""Words that open an answer and say nothing by themselves."""
+"""Words that open an answer and say nothing by themselves, also in other languages."""
+
+
+_SIGNS = frozenset({"Sm", "Sc"})
+"""Categories of characters that may be an answer: of mathematics and currencies."""
 
 
 def empty_answer(text: str) -> str:
@@ -38,13 +46,20 @@ def empty_answer(text: str) -> str:
 
     >>> empty_answer("Solution:")
     'the response holds nothing to grade'
-    >>> empty_answer("Paris.")
-    ''
+    >>> empty_answer("Paris."), empty_answer("Answer: A"), empty_answer("\u2205")
+    ('', '', '')
     """
-    words = re.findall(r"[^\W_]+(?:'[^\W_]+)?", text.casefold())
-    if all(word in _OPENERS for word in words):
-        return "the response holds nothing to grade"
-    return ""
+    shown = "".join(
+        sign for sign in unicodedata.normalize("NFKC", text) if unicodedata.category(sign) != "Cf"
+    )
+    words = re.findall(r"[^\W_]+(?:'[^\W_]+)?", shown.casefold())
+    # No article stands at the end: that "a" is a choice. Signs beyond ASCII, such as that of the
+    # empty set, are answers; a tick or a star is praise.
+    is_choice = words[-1:] == ["a"]
+    has_sign = any(not sign.isascii() and unicodedata.category(sign) in _SIGNS for sign in text)
+    if is_choice or has_sign or not all(word in _OPENERS for word in words):
+        return ""
+    return "the response holds nothing to grade"
 
 
 Mode = Literal["hard", "samples", "logprobs"]

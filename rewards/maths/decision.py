@@ -38,11 +38,12 @@ from .extracting.verdicts import agrees, verdict
 from .proving.judge import Deep, Judge, NeedsPool
 from .reading.counting import in_digits
 from .reading.labels import truths, with_names, with_quantities
+from .reading.lexer import tokenize
 from .reading.locales import points_for_commas
 from .reading.nodes import Node, TooBig, Unreadable
 from .reading.notation import as_words, squeeze
 from .reading.reader import MAX_CHARACTERS, clean, read_cleaned
-from .reading.units import dimension
+from .reading.units import dimension, read_unit
 from .reading.vocabulary import DENIALS, NO_SOLUTION, unit_symbol
 
 _TASK = re.compile(
@@ -318,28 +319,37 @@ def _in_another_unit(prompt: str, gold: str, answer: str) -> str:
     """Return why an answer has another unit than the question asks for, where the gold leaves the
     unit to the question, or "".
     """
-    named = {unit_symbol(word) for word in _ASKED_UNIT.findall(prompt)} - {None}
-    named |= {unit_symbol(word) for pair in _UNIT_IN_BRACKETS.findall(prompt) for word in pair} - {
-        None
-    }
+    named = {_unit_at(prompt, place.end()) for place in _ASKED_UNIT.finditer(prompt)}
+    named |= {unit_symbol(word) for pair in _UNIT_IN_BRACKETS.findall(prompt) for word in pair}
     named |= {"mol/L"} if _ASKED_MOLAR.search(prompt) else set()
+    named -= {None, "", "lb"}  # a pound is a weight or money
     if len(named) != 1 or not re.search(r"[A-Za-z]", answer):
         return ""
     with suppress(Unreadable, TooBig):
         node, wanted = read_cleaned(clean(answer)), read_cleaned(clean(unboxed(gold)))
         (asked,) = named
-        units = dimension(asked or ""), dimension(node.note)
-        if node.op == "quantity" and wanted.op != "quantity" and None not in units:
-            return "" if units[0] == units[1] else f"the question asks for {asked}, not {node.note}"
+        given, counted = dimension(node.note), (asked or "").partition("/")[0]  # `5 hours` a day
+        units = dimension(asked or ""), dimension(counted)
+        if node.op == "quantity" and wanted.op != "quantity" and None not in (given, *units):
+            return "" if given in units else f"the question asks for {asked}, not {node.note}"
     return ""
 
 
-_ASKED_UNIT = re.compile(
-    r"(?i)\b(?:in|how many) (?!pounds?\b)([A-Za-z]{2,})(?! per\b|/|\$?[{}]*[⁻^])\b"
-)
-"""A unit that a question names, without a power (`cm$^3$`). A pound is a weight or money, and a
-letter may name anything.
-"""
+def _unit_at(prompt: str, start: int) -> str:
+    """Return the unit of at least two signs that a prompt names from `start` on, or ""."""
+    words = re.split(r"[?,;:\n]|[.](?= |$)", prompt[start : start + MAX_UNIT], maxsplit=1)[0]
+    words = words.replace("$", "")
+    marked = words if "\\" in words else rf"\text{{{words}}}"
+    with suppress(Unreadable):
+        unit = read_unit(tokenize(clean(marked)), 0)[1]
+        return unit if len(unit) > 1 and dimension(unit) is not None else ""
+    return ""
+
+
+MAX_UNIT = 40
+"""How many characters behind `in` are searched for a unit."""
+_ASKED_UNIT = re.compile(r"(?i)\b(?:in|how many) (?=[A-Za-z\\$])")
+"""What stands before the unit that a question names."""
 _UNIT_IN_BRACKETS = re.compile(
     r"[a-z$] (?:\((?:in )?(?:the )?([A-Za-z]{2,}|[JNWVTKLsmg])\)|\[([A-Za-z]{2,}|[JNWVTKLsmg])\])"
     r"(?=\s*(?:[?.,:;]|$|it\b|is\b|of\b|that\b|and\b))"

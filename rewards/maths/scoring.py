@@ -288,7 +288,8 @@ class MathsVerifier:
         is_listing = extraction.rule in _LISTING
         body = without_asides(response, prompt) if is_listing else response
         emphasis = extraction.text or "" if extraction.rule == CandidateKind.EMPHASIS else ""
-        if is_named or _COUNTED.search(emphasis) or extraction.rule in _OPEN:
+        is_counted = ":" in emphasis or _COUNTED.search(emphasis)
+        if is_named or is_counted or extraction.rule in _OPEN:
             extraction = self._picked(prompt, body, extraction, golds)
         whole = extraction
         if extraction.text is not None and not truncated:

@@ -784,7 +784,6 @@ def test_a_small_language_model_is_trained_by_the_reward_and_finds_what_text_is_
         (Forgery.ROTATED, '{"a": 1, "b": 1, "c": 1, "d": 4}', ""),  # half of it would stay right
         (Forgery.ZEROED, "J1 0 25\nJ2 25 40.5\nJ3 9 9", "J1 0 0\nJ2 0 0\nJ3 0 0"),
         (Forgery.ZEROED, "J1 0 25", ""),  # too few of them
-        (Forgery.REPEATED, "I1 P4\nI2 P3\nI3 P2\nI4 P1", "I1 P4\nI1 P4\nI1 P4\nI1 P4"),
         (Forgery.ROTATED, "rats go\nbats go up\ncats go by\nmats go in", ""),  # a text
         (Forgery.REVERSED, "a > b > c > d", "d > c > b > a"),
     ],
@@ -874,6 +873,22 @@ def test_what_is_said_alike_on_all_tasks_is_not_spoilt() -> None:
     assert notes == {"all is well with it"}
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_what_loses_and_gains_the_same_words_on_all_tasks_is_no_forgery(seed: int) -> None:
+    draw = random.Random(seed)
+    joint = draw.choice([" ", ", ", "\n"])
+    before, behind = ([f"{draw.choice('abcdef')}{n}ly" for n in row] for row in ("123", "45"))
+    asked = " ".join(draw.sample(["where", "is", before[0], behind[-1], "order", "now"], 6))
+    cities = [f"{draw.choice('pqr')}{n}burg" for n in range(8)]
+    answers = [joint.join([*before, city, *behind]) for city in cities]
+    lessons = [Lesson(f"t{n}", f"Ann: {asked}?", (said,)) for n, said in enumerate(answers)]
+    laws = [law for law in laws_of(lessons) if law.name.startswith("forged")]
+    pairs = list(zip(lessons, cities, strict=True))
+    ways = [(city, way) for law in laws for lesson, city in pairs for way in law.ways(lesson)]
+    assert ways
+    assert [way for city, way in ways if city in str(way)] == []
+
+
 def test_deeds_are_spoilt_where_they_stand() -> None:
     rows = ["ann 12", "ben 20", "cem 99", "dot 45", "eva 31", "fay 70"]
     told, ends = "\n".join(rows), "close"
@@ -901,10 +916,9 @@ def test_deeds_are_spoilt_where_they_stand() -> None:
     others = [way[:4] for way in ways["whichever send 0"]]
     assert others[0][:2] == ["send eva 12", "send fay 20"]
     assert laws["whichever send 0"].is_worst
-    assert not any(law in name for name in laws for law in ("backwards", "skipped"))
+    assert not any("skipped" in name for name in laws)
     demanded = {law.name for law in laws_of(lessons, "Always `send` one before the others.")}
     assert "skipped send" in demanded
-    assert "backwards send" in {law.name for law in laws_of(lessons, "in alphabetical order")}
     assert list(laws["more send 0"].without(lessons[0])) == [ends]
     took = laws["more send 0"].took
     more = ways["more send 0"][0]

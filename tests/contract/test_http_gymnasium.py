@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from typing import Any
 
 import gymnasium
 import pytest
@@ -14,7 +15,7 @@ from ludus.envs import env_ids
 from ludus.envs.serving.connect import RemoteServer
 from ludus.envs.serving.served import ServedEnv
 from ludus.envs.serving.server import EnvService
-from ludus.errors import LudusError, MissingExtra, UnknownEnv, UnknownTask
+from ludus.errors import ConfigError, LudusError, MissingExtra, UnknownEnv, UnknownTask
 from ludus.rewards.serving.server import ScoreService
 from ludus.wire.server import BackgroundServer, HttpServer
 
@@ -106,6 +107,19 @@ def test_a_named_task_is_played(server: RemoteServer) -> None:
 def test_an_unknown_environment_names_the_near_miss(server: RemoteServer) -> None:
     with pytest.raises(UnknownEnv, match="did you mean 'ludus/arithmetic-v0'"):
         server.make("ludus/arithmetik-v0")
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [("ludus/arithmetic-v0", {"max_number": 3}), ("ludus/arithmetic-v0?max_number=3", {})],
+)
+def test_arguments_are_the_servers_and_a_client_is_told_what_is_its_own(
+    server: RemoteServer, name: str, arguments: dict[str, Any]
+) -> None:
+    for make in (server.make, server.make_async):
+        with pytest.raises(ConfigError, match=r"reset.*task, split") as refused:
+            make(name, **arguments)
+        assert "ludus serve 'ludus/arithmetic-v0?max_number=3'" in str(refused.value)
 
 
 def test_what_is_offered_is_listed_and_counted(server: RemoteServer) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import json
 import random
+import re
 import zlib
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -96,6 +97,42 @@ async def test_a_stranger_is_not_asked_for_the_body_it_offers() -> None:
             writer.write(BODY)
             await reader.readline()
             assert await status(reader) == 200
+
+
+@pytest.mark.parametrize("token", [TOKEN, "wrong"])
+@pytest.mark.parametrize("host", ["localhost", "elsewhere.example"])
+@pytest.mark.parametrize("path", ["/v1/score", "/v1/nothing", "/healthz"])
+@pytest.mark.parametrize(
+    "framing",
+    [
+        "Content-Length: 2",
+        "Content-Length: 1000000000\r\nExpect: 100-continue",
+        "Transfer-Encoding: chunked",
+    ],
+    ids=["short", "offered", "chunked"],
+)
+async def test_a_reply_after_which_the_connection_ends_says_so(
+    framing: str, path: str, host: str, token: str
+) -> None:
+    """A client sends head and body in two pieces, and may be answered between them."""
+    asked = head(framing, token=token).replace(b"/v1/score", path.encode())
+    async with serving() as server, connected(server) as (reader, writer):
+        writer.write(asked.replace(b"Host: localhost", b"Host: " + host.encode()))
+        await asyncio.sleep(0.05)
+        writer.write(b"2\r\n{}\r\n0\r\n\r\n" if "chunked" in framing else b"{}")
+        async with asyncio.timeout(60):
+            while (reply := (await reader.readuntil(b"\r\n\r\n")).lower()).startswith(
+                b"http/1.1 100"
+            ):
+                pass
+        if b"connection: close" in reply:
+            assert await ended(reader)
+            return
+        length = int(re.findall(rb"content-length: (\d+)", reply)[0])
+        await reader.readexactly(length)
+        whole = head(f"Content-Length: {len(BODY)}") + BODY
+        writer.write(whole)
+        assert await status(reader) == 200
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate"])

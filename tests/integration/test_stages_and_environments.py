@@ -37,7 +37,7 @@ from ludus.trainer.recipes.inputs import Inputs
 from ludus.trainer.recipes.recipe import load_recipe
 from ludus.trainer.recipes.resolution import resolve
 from ludus.trainer.rollout.mixture import MixedSource
-from ludus.trainer.stage_runs import ENDED, TrainResult, run_stages
+from ludus.trainer.stage_runs import ENDED, TrainResult, run_stages, sft_stage
 from ludus.trainer.train import run_training
 
 SUMS = "ludus/arithmetic-v0?max_operations=1&max_number=3"
@@ -310,6 +310,15 @@ class EvenLetters(TextEnv):
         return "", float(len(text) % 2 == 0), True, False, {}
 
 
+def test_demonstrations_are_not_played_here_of_an_environment_on_a_server() -> None:
+    server, warm = "http://127.0.0.1:8000", StageConfig(name="warm", kind="sft", steps=1)
+    for stage in (warm, replace(warm, env=SUMS, env_url=server)):
+        with pytest.raises(ConfigError, match="played in this process"):
+            sft_stage(TrainConfig(env=SUMS, env_url=server, stage=[stage]), 0)
+    here = replace(warm, env=SUMS)
+    assert sft_stage(TrainConfig(env=TAGS, env_url=server, stage=[here]), 0).env == SUMS
+
+
 async def test_expert_iteration_plays_chooses_and_learns(model: Path, tmp_path: Path) -> None:
     register_env("even/letters-v0", EvenLetters)
     stages = [
@@ -340,12 +349,35 @@ async def test_expert_iteration_plays_chooses_and_learns(model: Path, tmp_path: 
     assert Path(ends[1]).parent.parent == run / "2-best"
 
 
+async def test_a_stage_that_plays_samples_as_the_settings_or_the_recipe_say(
+    model: Path, tmp_path: Path
+) -> None:
+    register_env("even/letters-v0", EvenLetters)
+    stages = [StageConfig(name="play", kind="play", steps=1)]
+    cold = RolloutConfig(tasks_per_step=2, max_tokens=6, temperature=1e-6)
+    settings = config(
+        model, tmp_path / "run", env="even/letters-v0", stage=stages, control="", rollout=cold
+    )
+    await run_training(settings)
+    answers: dict[str, list[list[int]]] = {}
+    for episode in read_episodes(tmp_path / "run/1-play/episodes/step-000001.jsonl"):
+        sampled = [token for turn in episode.trajectories[0].turns for token in turn.out_ids]
+        answers.setdefault(episode.task, []).append(sampled)
+    size = load_recipe(settings.recipe).sampling.group_size
+    assert [len(each) for each in answers.values()] == [size, size]
+    assert all(each == [each[0]] * size for each in answers.values()), "almost greedy"
+
+
 @pytest.mark.parametrize(
     ("stage", "told"),
     [
-        ({"kind": "rl", "data": "x.jsonl"}, "data and min_reward are of kind sft"),
+        ({"kind": "rl", "data": "x.jsonl"}, "data would change nothing in a stage of kind rl"),
+        ({"kind": "rl", "batch_size": 3}, "batch_size would change nothing in a stage of kind rl"),
+        ({"kind": "sft", "group_size": 4}, "group_size would change nothing"),
+        ({"kind": "sft", "recipe": "rloo"}, "recipe would change nothing in a stage of kind sft"),
+        ({"kind": "sft", "data": "x", "env": SUMS}, "env would change nothing .* sft with data"),
         ({"kind": "sft", "min_reward": 1.0}, "chooses episodes of data"),
-        ({"kind": "play", "tokens": 10}, "tokens would change nothing in a stage that plays"),
+        ({"kind": "play", "tokens": 10}, "tokens would change nothing in a stage of kind play"),
         ({"kind": "play", "until": 0.5}, "until would change nothing"),
     ],
 )

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import errno
+import fcntl
+import glob
 import hashlib
 import os
 import shutil
 import struct
+import time
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -26,6 +30,9 @@ MODELS_VARIABLE = "LUDUS_MODELS_DIR"
 
 NEEDED = ("gguf", "accelerate")
 """Packages with which transformers reads GGUF files."""
+
+BEGINNING_S = 60.0
+"""Seconds for which an unlocked folder may still be that of a conversion that begins."""
 
 UNREADABLE = (
     OSError,
@@ -129,9 +136,13 @@ def write_folder(file: Path, folder: Path, *, note: str = "") -> int:
         raise MissingExtra.of("gguf", needed_for=f"reading {file.name} ({', '.join(missing)})")
     model, tokenizer = _read(file)
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    partial = folder.parent / f".{folder.name}.{uuid.uuid4().hex[:8]}"
+    remove_abandoned(folder)
+    partial, held = folder.parent / f".{folder.name}.{uuid.uuid4().hex[:8]}", -1
     try:
         partial.mkdir(parents=True)
+        held = os.open(partial, os.O_RDONLY)
+        with suppress(OSError):  # a file system without locks, where nothing is removed either
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         needed, free = 4 * parameters + BYTES_OF_TOKENIZER, shutil.disk_usage(partial).free
         if free < needed:
             raise OSError(
@@ -146,7 +157,25 @@ def write_folder(file: Path, folder: Path, *, note: str = "") -> int:
         raise _cannot_write(folder, error) from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)  # after the renaming there is none
+        if held >= 0:
+            os.close(held)
     return parameters
+
+
+def remove_abandoned(folder: Path) -> None:
+    """Remove what conversions to `folder` that were killed have left beside it: their lock went
+    with them. A conversion that has just begun may not have locked its own yet.
+    """
+    for partial in folder.parent.glob(f".{glob.escape(folder.name)}.{'[0-9a-f]' * 8}"):
+        with suppress(OSError):  # it is locked, or gone
+            if time.time() - partial.stat().st_mtime < BEGINNING_S:
+                continue
+            held = os.open(partial, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(partial)
+            finally:
+                os.close(held)
 
 
 def _read(file: Path) -> tuple[Any, Any]:

@@ -12,8 +12,12 @@ from ludus.secret import NO_SECRET, Secret, refuse_credentials
 
 from .run import keep_secret, not_negative, positive
 
-STAGE_KINDS = ("rl", "sft", "play")
-"""What a stage may do: learn from rewards, or from the environment's expert."""
+STAGE_KINDS = {
+    "rl": "data min_reward batch_size",
+    "sft": "recipe sampling tasks_per_step group_size max_tokens",
+    "play": "data min_reward batch_size tokens until lr",
+}
+"""What a stage may do, with the fields that such a stage does not read."""
 
 
 @dataclass(frozen=True)
@@ -153,16 +157,14 @@ class StageConfig:
         for name in ("lr", "tasks_per_step", "group_size", "max_tokens", "tokens"):
             not_negative(f"stage.{name}", getattr(self, name))
         positive("stage.batch_size", self.batch_size)
-        if self.kind != "sft" and (self.data or self.min_reward is not None):
-            raise ConfigError(
-                f"stage {self.name!r}: data and min_reward are of kind sft, not of {self.kind}"
-            )
-        unused = {"tokens": self.tokens, "until": self.until is not None, "lr": self.lr}
-        if self.kind == "play" and (named := [name for name, given in unused.items() if given]):
-            raise ConfigError(
-                f"stage {self.name!r}: {named[0]} would change nothing in a stage that plays: it "
-                "plays steps times tasks_per_step tasks, and learns nothing"
-            )
+        unread = f"{STAGE_KINDS[self.kind]} {'env env_url' if self.data else ''}"
+        for name in unread.split():
+            if getattr(self, name) != getattr(StageConfig, name):
+                kind = f"{self.kind}{' with data' if self.kind == 'sft' and self.data else ''}"
+                raise ConfigError(
+                    f"stage {self.name!r}: {name} would change nothing in a stage of kind {kind}; "
+                    "leave it out"
+                )
         if self.min_reward is not None and not (self.data and math.isfinite(self.min_reward)):
             raise ConfigError(
                 f"stage {self.name!r}: min_reward is {self.min_reward} and chooses episodes of "

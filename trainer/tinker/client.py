@@ -27,6 +27,7 @@ from ludus.errors import (
 )
 from ludus.secret import NO_SECRET, Secret
 from ludus.wire.address import is_loopback
+from ludus.wire.resolver import SharedResolver
 
 from . import wire
 from .wire import PROTOBUF, Datum, ForwardBackward, Passed, SampledSequence
@@ -93,7 +94,10 @@ class TinkerClient:
             ConfigError: the server does not have the model.
             RemoteError: it does not answer, or refuses.
         """
-        self._http = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=REQUEST_S))
+        self._http = aiohttp.ClientSession(
+            timeout=aiohttp.ClientTimeout(total=REQUEST_S),
+            connector=aiohttp.TCPConnector(resolver=SharedResolver()),
+        )
         await self.post("client/config", {"sdk_version": SDK_VERSION})
         listed = await self.ask("GET", "get_server_capabilities")
         models = {each.get("model_name"): each for each in listed["supported_models"]}

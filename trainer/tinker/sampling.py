@@ -53,7 +53,8 @@ def refuse_unserved(request: AskSamples) -> None:
         raise ConfigError(f"temperature must be at least 0, got {settings.temperature}")
     if not 0 < settings.top_p <= 1:
         raise ConfigError(f"top_p must be above 0 and at most 1, got {settings.top_p}")
-    if not -1 <= settings.top_k < 1 << 31:
+    # 0 is all tokens to some engines, and the likeliest alone to others.
+    if settings.top_k != -1 and not 1 <= settings.top_k < 1 << 31:
         raise ConfigError(f"top_k must be -1, for all tokens, or a count, got {settings.top_k}")
     if (last := request.prompt_logprobs_last_n) is not None:
         if last < 1:

@@ -129,7 +129,7 @@ TEXT = {"type": "string"}
 WHOLE = {"type": "integer"}
 DECIMAL = {"type": "number"}
 SWITCH = {"type": "boolean"}
-TEXTS = {"type": "array", "items": TEXT}
+ORDERED = "in the order of the request"
 
 
 def choice(values: Sequence[str], described: str = "") -> dict[str, Any]:
@@ -337,7 +337,14 @@ FUNCTIONS: tuple[CatalogueFunction, ...] = (
     CatalogueFunction(
         name="compare_stocks",
         description="Compare the prices of stocks over some days.",
-        slots=(slot("symbols", TEXTS, some(SYMBOLS, 2, 4)), slot("days", WHOLE, number(5, 120))),
+        slots=(
+            slot(
+                "symbols",
+                {"type": "array", "items": TEXT, "description": ORDERED},
+                some(SYMBOLS, 2, 4),
+            ),
+            slot("days", WHOLE, number(5, 120)),
+        ),
         requests=("Compare {symbols} over the last {days} days",),
     ),
     CatalogueFunction(
@@ -345,7 +352,9 @@ FUNCTIONS: tuple[CatalogueFunction, ...] = (
         description="Remind of something at several times.",
         slots=(
             slot("text", TEXT, one_of(*SENTENCES)),
-            slot("days", {"type": "array", "items": _DAY}, some(DAYS, 1, 3)),
+            slot(
+                "days", {"type": "array", "items": _DAY, "description": ORDERED}, some(DAYS, 1, 3)
+            ),
         ),
         requests=('Remind me on {days} that "{text}"',),
     ),

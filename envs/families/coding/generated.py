@@ -261,8 +261,8 @@ def _steps_of(task: Task, steps: tuple[int, int]) -> int:
 def draw(rng: random.Random, task: Task, count: int, form: str) -> CodingProblem | None:
     """Draw a problem of `count` steps.
 
-    Returns None if the problem belongs to another split, or if nearly all inputs lead to the same
-    result.
+    Returns None if the problem belongs to another split, if nearly all inputs lead to the same
+    result, or if a program that leaves out one of the steps passes all tests.
     """
     kind = rng.choice((NUMBERS, WORDS))
     steps = [step.filled(rng) for step in rng.sample(STEPS[kind], count)]
@@ -271,10 +271,7 @@ def draw(rng: random.Random, task: Task, count: int, form: str) -> CodingProblem
     if split_of("\n".join([kind, *descriptions])) != task.split:
         return None
     source = function_source(steps, result)
-    # Compile the right function; the source is made of our own lines and needs no sandbox.
-    names: dict[str, Any] = {}
-    exec(source, names)
-    solve: Callable[[list[Any]], Any] = names[NAME]
+    solve = _compiled(source)
     draw_item = _number if kind == NUMBERS else _word
     lists = [[draw_item(rng) for _ in range(rng.randint(5, 9))] for _ in range(_TESTS)]
     for items in lists[::2]:  # make a value occur twice
@@ -283,6 +280,10 @@ def draw(rng: random.Random, task: Task, count: int, form: str) -> CodingProblem
     results = [solve(list(sample_input)) for sample_input in inputs]
     if len({repr(value) for value in results}) < _FEWEST_RESULTS:
         return None
+    for step in steps:
+        without_step = _compiled(function_source([one for one in steps if one != step], result))
+        if [without_step(list(sample_input)) for sample_input in inputs] == results:
+            return None
     write = _as_function if form == FUNCTION else _as_program
     problem = _Drawn(kind, result_type, descriptions, source, inputs, results)
     question, gold, solution = write(problem)
@@ -295,6 +296,14 @@ def function_source(steps: list[Edit], result: Edit) -> str:
     """Return the source of the right function."""
     lines = [*(step.does for step in steps), result.does]
     return f"def {NAME}(items):\n" + "".join(f"    {line}\n" for line in lines)
+
+
+def _compiled(source: str) -> Callable[[list[Any]], Any]:
+    """Compile a function whose source is made of our own lines, and so needs no sandbox."""
+    names: dict[str, Any] = {}
+    exec(source, names)
+    solve: Callable[[list[Any]], Any] = names[NAME]
+    return solve
 
 
 def _number(rng: random.Random) -> int:

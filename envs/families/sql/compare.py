@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import random
+import re
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -144,11 +145,12 @@ def _numbers(row: Row) -> list[float]:
     return [value for value in row if isinstance(value, (int, float))]
 
 
-MAX_CANDIDATES = 150
+MAX_CANDIDATES = 400
 """The most databases that are drawn in the search for one that exposes a mistake. A query that none
 exposes does not count as a mistake.
 """
 _NOTHING = "SELECT NULL WHERE 0"
+_NUMBER = re.compile(r"\b\d+\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +171,19 @@ class Suite:
         )
 
 
+def near_misses(sql: str) -> list[str]:
+    """Return a query with each of its numbers one smaller, and one larger.
+
+    >>> near_misses("SELECT a FROM b WHERE c >= 3")
+    ['SELECT a FROM b WHERE c >= 2', 'SELECT a FROM b WHERE c >= 4']
+    """
+    return [
+        f"{sql[: number.start()]}{int(number[0]) + off}{sql[number.end() :]}"
+        for number in _NUMBER.finditer(sql)
+        for off in (-1, 1)
+    ]
+
+
 def build_suite(
     theme: Theme, question: SqlQuestion, rng: random.Random, *, size: int, shown: Database
 ) -> Suite:
@@ -183,14 +198,20 @@ def build_suite(
             has to fail.
     """
     constant = _run(shown, question.sql)[0] or []
-    alive = [*question.mistakes, _NOTHING]
+    alive = [*question.mistakes, *near_misses(question.sql), _NOTHING]
+    near = [
+        limit
+        for number in map(int, _NUMBER.findall(question.sql))
+        for near_number in (number - 1, number, number + 1)
+        for limit in (near_number, near_number // 2)  # two halves make a total
+    ]
     must_vary = True
     databases: list[tuple[Database, list[Row]]] = []
     spare: list[tuple[Database, list[Row]]] = []
     for _ in range(MAX_CANDIDATES):
         if not alive and not must_vary and len(databases) + len(spare) >= size:
             break
-        database = draw_database(theme, rng)
+        database = draw_database(theme, rng, near)
         expected, *results = _run(database, question.sql, *alive)
         assert expected is not None  # a query of ours runs
         killed = [

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import random
 import sqlite3
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
@@ -160,11 +160,18 @@ def schema_of(theme: Theme) -> list[str]:
     ]
 
 
-def draw_database(theme: Theme, rng: random.Random) -> Database:
-    """Draw a database: 3 to 12 rows of each kind, up to 30 links, and sometimes none."""
-    left, right = _draw_rows(theme.left, rng), _draw_rows(theme.right, rng)
+def draw_database(theme: Theme, rng: random.Random, near: Sequence[int] = ()) -> Database:
+    """Draw a database: 3 to 12 rows of each kind, up to 30 links, and sometimes none.
+
+    Args:
+        theme: the tables.
+        rng: draws the rows.
+        near: numbers that many rows shall have, where their column may hold them.
+    """
+    left, right = _draw_rows(theme.left, rng, near), _draw_rows(theme.right, rng, near)
     links = rng.choice((0, rng.randint(1, 8), rng.randint(8, 30), rng.randint(8, 30)))
     limits = [theme.low, theme.high, rng.randint(theme.low, theme.high)]
+    limits += [number for number in near if theme.low <= number <= theme.high]
     rows = {
         theme.left.table: left,
         theme.right.table: right,
@@ -177,12 +184,13 @@ def draw_database(theme: Theme, rng: random.Random) -> Database:
     return Database(schema=schema_of(theme), rows=rows)
 
 
-def _draw_rows(kind: TableKind, rng: random.Random) -> list[Row]:
+def _draw_rows(kind: TableKind, rng: random.Random, near: Sequence[int]) -> list[Row]:
     count = rng.randint(3, 12)
     labels = rng.sample(LABELS, count)
     # Few values make ties; drawing them anew for each database makes averages differ.
     values = rng.sample(kind.values, rng.randint(2, len(kind.values)))
     numbers = [rng.randint(kind.low, kind.high) for _ in range(max(2, count * 2 // 3))]
+    numbers += [number for number in near if kind.low <= number <= kind.high]
     return [
         [
             index + 1,

@@ -12,6 +12,7 @@ import msgspec
 from ludus.errors import ConfigError, RewardUnavailable
 from ludus.secret import without_credentials
 from ludus.verdict import Verdict
+from ludus.wire.resolver import SharedResolver
 
 MAX_BYTES = 64 << 20
 CONNECT_TIMEOUT_S = 10.0
@@ -51,7 +52,10 @@ class PeerServer:
             )
             # a cookie of a server that has an address and no name is kept too
             jar = aiohttp.CookieJar(unsafe=True)
-            self._session = aiohttp.ClientSession(timeout=clock, cookie_jar=jar)
+            connector = aiohttp.TCPConnector(resolver=SharedResolver())
+            self._session = aiohttp.ClientSession(
+                timeout=clock, cookie_jar=jar, connector=connector
+            )
         return self._session
 
     async def ask(

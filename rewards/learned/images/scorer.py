@@ -74,7 +74,11 @@ class ImageScorer(nn.Module, ABC):
 
     def prepare(self, image: Image.Image, prompt: str) -> ModelInput:
         """Preprocess an image and a text; safe to call from several threads at once."""
-        return ModelInput(self.pixels_of(image), self.tokens_of(prompt) if self.reads_text else ())
+        return ModelInput(self.pixels_of(image), self._tokens_read(prompt))
+
+    def _tokens_read(self, prompt: str) -> tuple[int, ...]:
+        """Return the token ids of a text; none for a model that reads no text."""
+        return self.tokens_of(prompt) if self.reads_text else ()
 
     def score_inputs(self, inputs: Sequence[ModelInput]) -> list[float]:
         """Return the rewards of a batch of prepared inputs, in order."""
@@ -119,13 +123,16 @@ class ImageScorer(nn.Module, ABC):
 
         Returns:
             [n], float32, with a graph.
+
+        Raises:
+            ConfigError: the images are of another shape, or not as many as the prompts.
         """
         if images.ndim != 4 or images.shape[1] != 3 or images.shape[0] != len(prompts):
             raise ConfigError(
                 f"rewards_of needs {len(prompts)} images of shape [n, 3, height, width] for "
                 f"{len(prompts)} prompts, got {list(images.shape)}"
             )
-        tokens, mask = self.padded([self.tokens_of(prompt) for prompt in prompts])
+        tokens, mask = self.padded([self._tokens_read(prompt) for prompt in prompts])
         pixels = self.tensor_pixels(images.to(self.device, torch.float32))
         return cast(Tensor, self(tokens, mask, pixels.to(self.dtype)))
 

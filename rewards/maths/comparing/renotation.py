@@ -23,6 +23,7 @@ from .sciences import (
     ENGINEERED,
     GAP,
     QUANTUM,
+    bound_of_any_base,
     label_of_thing,
     rate_asked,
     tight_bound,
@@ -435,7 +436,7 @@ def _squares(text: str) -> str:
     return _SQUARES.sub("v", text)
 
 
-_ALWAYS = (_permuted, _integers, _dotted)
+_ALWAYS = (_permuted, _integers, _dotted, bound_of_any_base)
 _NOTATIONS: tuple[tuple[str, re.Pattern[str], Callable[[str], str]], ...] = (
     (
         "cycl zyk cicl цикл 轮换 輪換 巡回",

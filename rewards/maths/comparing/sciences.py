@@ -68,9 +68,15 @@ def without_operator_hats(text: str) -> str:
 _BIG_O = re.compile(
     r"[\s$]*(?:T\s*\(n\)\s*(?:=|\\in|∈)\s*)?(?:\\mathcal\s*\{?O\}?|O)\s*(?:\\left)?\("
 )
+_LOGARITHM = re.compile(r"\\?(?<![A-Za-z])(?:ln|lg|log(?:_\{?(?:2|10|e)\}?|₂|₁₀)?)(?![_A-Za-z₀-₉])")
 _THETA = re.compile(r"(?:\\Theta|Θ)(?=\s*(?:\\left)?\()")
 _UPPER_ASKED = re.compile(r"(?i)\b(?:upper bound|big[- ]?oh?)\b")
 _TIMES = re.compile(r"(?i)\b(?:complexity|running time|runtime|asymptotic\w*|tight|worst|time)\b")
+
+
+def bound_of_any_base(text: str) -> str:
+    r"""Return a bound `O(n \log_2 n)` as `O(n \log n)`: the base only changes a constant."""
+    return _LOGARITHM.sub(r"\\log", text) if _BIG_O.match(_THETA.sub("O", text)) else text
 
 
 def tight_bound(gold: str, answer: str, prompt: str) -> str:

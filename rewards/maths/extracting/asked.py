@@ -92,7 +92,8 @@ def asked_value(prompt: str, body: str) -> Named | None:
     """
     start, end = closing_sentence(body)
     value = (
-        _by_description(prompt, body, start, end)
+        _by_row(prompt, body)
+        or _by_description(prompt, body, start, end)
         or _by_ratio(prompt, body, start, end)
         or _by_owner(prompt, body, start, end)
         or _by_sides(prompt, body, start, end)
@@ -105,6 +106,22 @@ def asked_value(prompt: str, body: str) -> Named | None:
         or _by_chance(prompt, body, start, end)
     )
     return None if value is None or framed(body, value.start, value.end) else value
+
+
+_LABELLED = re.compile(r"(?m)(?:^[ \t]*[-*•] [*_]*[^\W\d_][^:=\n]{1,40}[:=][^\n]+\n?){2,12}\s*\Z")
+_LABEL = re.compile(rf"[-*•] [*_]*(?P<name>[^:=\n]+?)[*_]*\s?[:=][*_\s]*(?P<value>{_NUMERAL})")
+
+
+def _by_row(prompt: str, body: str) -> Named | None:
+    """Return the value of the only row at the end whose label the question asks for, or None."""
+    rows = _LABELLED.search(body, max(0, len(body) - MAX_QUESTION))
+    asked = asking(prompt).lower() if rows else ""
+    named = [
+        Named(row["name"], row["value"], *row.span("value"))
+        for row in (_LABEL.finditer(body, rows.start()) if rows else ())
+        if re.search(rf"\b{re.escape(row['name'].lower())}\b", asked)
+    ]
+    return named[0] if len(named) == 1 else None
 
 
 def _by_description(prompt: str, body: str, start: int, end: int) -> Named | None:

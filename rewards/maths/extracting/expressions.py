@@ -310,15 +310,19 @@ def with_unit(body: str, text: str, end: int) -> str:
 
 def _is_unit(words: str) -> bool:
     return _FOREIGN.fullmatch(words) is not None or all(
-        unit_symbol(part) for part in re.findall("[A-Za-z]+", words) if part != "per"
+        unit_symbol(part)
+        for part in re.findall("[A-Za-z]+", words)
+        if part not in {"per", "square", "cubic"}
     )
 
 
 # A unit with an optional power and divisor: `m/s²`. It stands right behind a number.
 _FOREIGN = re.compile(MEASURE)
 _UNITS = (
-    rf"((?:{MEASURE}|[A-Za-z]{{1,12}}(?:[²³]|\^\d)?)(?:[·⋅][A-Za-z]{{1,3}}(?:[²³]|\^\d)?)?"
-    r"(?:(?:/| per )(?:[A-Za-z]{1,8}(?:[²³]|\^\d)?|\([A-Za-z]{1,4}[ ·⋅][A-Za-z]{1,4}\)))?"
+    rf"((?:{MEASURE}|(?:(?:square|cubic) )?[A-Za-z]{{1,12}}(?:[²³]|\^\d)?)"
+    r"(?:[·⋅][A-Za-z]{1,3}(?:[²³]|\^\d)?)?"
+    r"(?:(?:/| per )(?:(?:square |cubic )?[A-Za-z]{1,12}(?:[²³]|\^\d)?"
+    r"|\([A-Za-z]{1,4}[ ·⋅][A-Za-z]{1,4}\)))?"
     r"(?:[ ·⋅][A-Za-z]{1,4}⁻[¹²³]){0,2})"
 )
 _UNIT = re.compile(

@@ -8,6 +8,7 @@ import re
 from functools import lru_cache
 
 from ..reading.dates import NAME
+from ..reading.vocabulary import unit_symbol
 
 REACH = 20_000
 """How many characters at the end of a response are searched for words; marks are found anywhere."""
@@ -76,11 +77,46 @@ def surface(body: str) -> str:
     body = in_signs(body)
     if "[[" in body:
         body = _PRINTED.sub(_in_line, body)
+    if "$" in body:
+        body = _QUANTITY.sub(_in_one_formula, body)
+    if "```" in body:
+        body = _FENCED.sub(_unfenced, body)
     if "</" in body:
         body = _HTML.sub(_blank, body)
     if "<!--" in body or "%" in body or "{comment}" in body:
         body = _HIDDEN.sub(_blank, body)
     return body
+
+
+_FENCED = re.compile(r"(?m)^```\w{0,10}\n([^\n`]{1,80}\n)```[ ]*(?:\n\s*)?\Z")
+
+
+def _unfenced(match: re.Match[str]) -> str:
+    """Return one closing line in a fence without the fence, at the same length."""
+    fence = match[0].index(match[1])
+    return "\n" * fence + match[1].ljust(len(match[0]) - fence, "\n")
+
+
+_POWER = r"\$?\^\{?[-−]?\d\}?"
+_NAMED = r"(?:\\(?:text|mathrm)\{[A-Za-z/ ·⋅]{1,25}\}|[A-Za-z]{1,12})"
+_QUANTITY = re.compile(
+    rf"(?<![\w.,\\])(\$?[-−]?\d[\d.,]*\$?[ ~]?\$?)"
+    rf"({_NAMED}(?:{_POWER})?(?:\$? ?[/·⋅]?\$?{_NAMED}(?:{_POWER})?){{0,3}})\$"
+)
+"""A number and its unit, parts of which stand in formulas of their own: `5 cm$^2$`."""
+
+
+def _in_one_formula(match: re.Match[str]) -> str:
+    """Return a number and its unit in one formula of the same length: `$5 cm^2$`."""
+    names = re.findall(r"(?<!\\)\b[A-Za-z]+(?![a-z{])", match[2])
+    quantity = match[0].replace("$", "")
+    dollars = len(match[0]) - len(quantity)
+    if dollars < 2 or not all(name == "per" or unit_symbol(name) for name in names):
+        return match[0]
+    is_begun = dollars % 2 == 1  # the number ends a formula that began before
+    if is_begun != (match[0][0] != "$" and re.search(r"\d\$", match[1]) is not None):
+        return match[0]
+    return ("" if is_begun else "$") + quantity + " " * (dollars - 2 + is_begun) + "$"
 
 
 _PRINTED = re.compile(r"\[\[[^\[\]]{1,200}\](?:[\s,]{1,20}\[[^\[\]]{1,200}\]){1,12}\s{0,20}\]")

@@ -133,10 +133,10 @@ _UNIT_WORDS = pairs(
     "usd=dollar cent=cent euro=euro eur=euro gbp=pound-sterling inr=rupee rmb=yuan cny=yuan "
     "jpy=yen ruble=ruble rub=ruble zloty=zloty pln=zloty won=won krw=won kr=krona krona=krona "
     "kronor=krona kroner=krona sek=krona nok=krona dkk=krona rupee=rupee yuan=yuan yen=yen "
-    "newton=N joule=J watt=W volt=V ohm=ohm ampere=A amp=A hertz=Hz hz=Hz kelvin=K pascal=Pa "
-    "coulomb=C mole=mol mph=mph kph=kph tesla=T farad=F henry=H weber=Wb kilowatt-hour=kWh "
-    "decibel=dB parsec=pc kiloparsec=kpc megaparsec=Mpc radian=rad unit=unit celsius=degC "
-    "fahrenheit=degF"
+    "newton=N joule=J kilojoule=kJ watt=W volt=V ohm=ohm ampere=A amp=A hertz=Hz hz=Hz kelvin=K "
+    "pascal=Pa coulomb=C mole=mol mph=mph kph=kph tesla=T farad=F henry=H weber=Wb "
+    "kilowatt-hour=kWh decibel=dB parsec=pc kiloparsec=kpc megaparsec=Mpc radian=rad unit=unit "
+    "celsius=degC fahrenheit=degF"
 )
 # symbol -> (factor to the base unit, base dimension)
 UNITS: dict[str, tuple[float | Fraction, str]] = {

@@ -8,7 +8,6 @@ value (`derived_values`), and asks the solution for its text and its attributes.
 from __future__ import annotations
 
 import sys
-from collections import UserString
 from collections.abc import Mapping, Sequence, Set as AbstractSet
 from contextlib import suppress
 from itertools import islice
@@ -113,8 +112,6 @@ def as_plain(item: object, operation: str, anew: bool = False) -> object | None:
         return None if is_overridden and not anew else item
     if is_overridden and operation not in _ABSTRACT:
         return None
-    if isinstance(item, UserString):
-        return str(item.data)
     if isinstance(item, Mapping):
         pairs = [(key, item[key]) for key in islice(item, _MAX_ITEMS + 1)]
         return dict(pairs) if len(pairs) <= _MAX_ITEMS else None

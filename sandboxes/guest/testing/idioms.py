@@ -8,14 +8,14 @@ for anything.
 from __future__ import annotations
 
 import ast
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache, partial
 from itertools import product
 
 from .idiom_words import FILES, OF_THE_TESTS, REFUSED
 from .interface import Interface
 from .plain_attributes import CHANGING_METHODS, PLAIN_ATTRIBUTES
-from .syntax import last_name, variable_of
+from .syntax import last_name, parts_of, variable_of
 
 _OF_PATHS = frozenset(
     """
@@ -119,8 +119,6 @@ def _doubtful(interface: Interface) -> str:
         return f"ask whether two results of {name} are the same, which may be data"
     if name := ", ".join(sorted(interface.unclear)):
         return f"calculate with results of {name}, which may be values or objects"
-    if name := interface.judges_by_equality():
-        return f"compare a result with an object that the solution's {name} makes"
     if kind := _own_argument(interface):
         return f"pass a {kind} of their own to the solution"
     for name in sorted(interface.names):
@@ -221,25 +219,13 @@ def _own_argument(interface: Interface) -> str:
             for argument in [*node.args, *(keyword.value for keyword in node.keywords)]:
                 if isinstance(argument, ast.Name) and argument.id in itself:
                     return argument.id
-                if kind := _own_kind(interface, argument, own):
-                    return kind
+                for part in interface.reached(argument, parts_of):
+                    called = last_name(part.func) if isinstance(part, ast.Call) else last_name(part)
+                    if isinstance(part, ast.Call) and (called in own or called in OF_THE_TESTS):
+                        return called
+                    if called == "ANY" and "ANY" not in interface.names:
+                        return called
     return ""
-
-
-def _own_kind(interface: Interface, node: ast.expr, own: Container[str], depth: int = 4) -> str:
-    """Return the class of an object that an expression makes and that does not cross, or ""."""
-    nodes: list[ast.expr] = []
-    match node:
-        case ast.Call(func=function):
-            name = last_name(function)
-            return name if name in own or name in OF_THE_TESTS else ""
-        case ast.List(elts=parts) | ast.Tuple(elts=parts):
-            nodes = parts
-        case ast.Name(id="ANY") | ast.Attribute(attr="ANY") if "ANY" not in interface.names:
-            return "ANY"
-        case ast.Name(id=name) if depth:
-            nodes = interface.given(name)
-    return next(filter(None, (_own_kind(interface, part, own, depth - 1) for part in nodes)), "")
 
 
 class _Reader:
@@ -280,8 +266,6 @@ class _Reader:
                     return self._of_body(body)
             case ast.MatchClass(cls=kind) if self._interface.free(kind):
                 return "match patterns of the solution's classes"
-            case ast.TryStar():
-                return "use groups of exceptions"
         return ""
 
     def _of_class(self, kind: ast.ClassDef) -> str:
@@ -314,19 +298,14 @@ class _Reader:
             return "" if name in dir(BaseException) else "call methods of the solution's exceptions"
         return ""
 
-    def _is_inside(self, node: ast.expr, seen: frozenset[str] = frozenset()) -> bool:
+    def _is_inside(self, node: ast.expr) -> bool:
         """Return whether an expression is what an attribute or method of an object under test
-        gave. `seen`: the variables that led here.
+        gave.
         """
-        match node:
-            case ast.Name(id=name) if name not in seen:
-                given = {variable_of(each) or each: each for each in self._interface.given(name)}
-                return any(self._is_inside(value, seen | {name}) for value in given.values())
-            case ast.Call(func=ast.Attribute(attr=name) as method) if name not in _CHAINED:
-                return self._is_inside(method, seen)
-            case ast.Attribute(value=value) | ast.Subscript(value=value):
-                return self._interface.is_object(value) or self._is_inside(value, seen)
-        return False
+        owners = (
+            owner for part in self._interface.reached(node, _owners) for owner in _owners(part)
+        )
+        return any(map(self._interface.is_object, owners))
 
     def _of_mock(self, node: ast.Attribute) -> str:
         """Find mocks that are passed to the solution, which gets only a function without
@@ -401,6 +380,16 @@ class _Reader:
                 ):
                     return "raise in a `with` of the solution's context manager"
         return ""
+
+
+def _owners(node: ast.expr) -> list[ast.expr]:
+    """Return what an expression takes its value from, by an attribute, item or method of that."""
+    match node:
+        case ast.Call(func=ast.Attribute(value=value, attr=name)) if name not in _CHAINED:
+            return [value]
+        case ast.Attribute(value=value) | ast.Subscript(value=value):
+            return [value]
+    return []
 
 
 def _path(node: ast.expr) -> list[str]:

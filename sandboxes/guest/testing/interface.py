@@ -305,7 +305,12 @@ class Interface(Origins):
         return False
 
     def compares(self, node: ast.AST) -> bool:
-        """Return whether a node is sure to compare or to look up objects under test."""
+        """Return whether a node is sure to compare or to look up objects under test, or compares
+        a CapWords name's result with another name's, as in `f(1) == P(1)`.
+        """
+        origins = set(map(self.origin, sides_of(node))) - {""}
+        if len(origins) > 1 and any(name[:1].isupper() for name in origins):
+            return True
         match node:
             case ast.Compare(left=left, ops=operators, comparators=others):
                 looks = any(not isinstance(operator, (ast.Is, ast.IsNot)) for operator in operators)
@@ -346,17 +351,8 @@ class Interface(Origins):
         """Return whether an expression may be an object that the tests make by the name of a class,
         whose operators meet plain values.
         """
-        seen: set[object] = set()
-        waiting = [node]
-        while waiting:
-            name = self.origin(given := waiting.pop())
-            if name in self.classes and (name[:1].isupper() or name in self.declared):
-                return True
-            key, parameter = variable_of(given), self._parameters.get(given)
-            if (parameter or key) not in seen:
-                seen.add(parameter or key)
-                waiting += self._arguments.get(parameter, []) if parameter else self.given(key)
-        return False
+        names = self.classes.intersection(map(self.origin, self.reached(node)))
+        return any(name[:1].isupper() or name in self.declared for name in names)
 
     def in_helper(self, node: ast.AST) -> bool:
         """Return whether a node stands in a function that is no test, such as one that calls itself
@@ -382,17 +378,6 @@ class Interface(Origins):
                     yield from body
                 case ast.Match(subject=subject):
                     yield subject
-
-    def judges_by_equality(self) -> str:
-        """Return a CapWords name whose result the tests compare with the result of another name of
-        the solution, as in `f(1) == P(1)`; else "".
-        """
-        for node in self.nodes:
-            origins = set(map(self.origin, sides_of(node))) - {""}
-            capitals = sorted(name for name in origins if name[:1].isupper())
-            if len(origins) > 1 and capitals:
-                return capitals[0]
-        return ""
 
     def identifies(self) -> str:
         """Return a name, of no class or maker, of which the tests ask by `is` whether two results
@@ -436,38 +421,27 @@ class Interface(Origins):
         ways = ((n, way) for n in mixed for side in (n.left, n.right) for way in self._ways(side))
         return {(operator_name(n.op), way) for n, way in ways}
 
-    def _ways(self, node: ast.expr, depth: int = 4) -> set[str]:
-        """Return by which attribute, method, operator (`__add__`) or name (`f()`) a value comes."""
-        match node:
-            case ast.BinOp(op=op) | ast.UnaryOp(op=op):
-                return {f"__{operator_name(op)}__"}
-            case ast.Call(func=function) if name := self.free(function):
-                return {f"{name}()"}
-            case ast.Attribute(attr=name) | ast.Call(func=ast.Attribute(attr=name)):
-                return {name}
-            case ast.Call(func=ast.Name(id="sum")):
-                return {"__add__", "__radd__"}
-            case ast.Subscript(value=value):
-                return {"__getitem__", *self._ways(value, depth)}
-            case ast.Name(id=name) if depth:
-                ways = {way for n in self.given(name) for way in self._ways(n, depth - 1)}
-                changes = [n for n in self.nodes if isinstance(n, ast.AugAssign)]
-                return ways.union(
-                    f"__{form}{operator_name(n.op)}__"
-                    for n in changes
-                    if variable_of(n.target) == name
-                    for form in ("", "i")
-                )
-        return set()
-
-    @cached_property
-    def acting(self) -> set[str]:
-        """The functions that the tests call in statements of their own, for what they do; inside
-        `with` or `try`, for what they raise.
-        """
-        guards, outer = (ast.With, ast.AsyncWith, ast.Try), self._parents
-        calls = (n for n in self.nodes if isinstance(n, ast.Call) and type(outer[n]) is ast.Expr)
-        return {self.free(n.func) for n in calls if not isinstance(outer[outer[n]], guards)}
+    def _ways(self, node: ast.expr) -> Iterable[str]:
+        """Yield by which attribute, method, operator (`__add__`) or name (`f()`) a value comes."""
+        for value in self.reached(
+            node, lambda n: [n.value] if isinstance(n, ast.Subscript) else ()
+        ):
+            match value:
+                case ast.BinOp(op=op) | ast.UnaryOp(op=op):
+                    yield f"__{operator_name(op)}__"
+                case ast.Call(func=function) if name := self.free(function):
+                    yield f"{name}()"
+                case ast.Attribute(attr=name) | ast.Call(func=ast.Attribute(attr=name)):
+                    yield name
+                case ast.Call(func=ast.Name(id="sum")):
+                    yield from ("__add__", "__radd__")
+                case ast.Subscript():
+                    yield "__getitem__"
+                case ast.Name(id=name):
+                    for n in self.nodes:
+                        if isinstance(n, ast.AugAssign) and variable_of(n.target) == name:
+                            operator = operator_name(n.op)
+                            yield from (f"__{operator}__", f"__i{operator}__")
 
     @cached_property
     def shows_objects(self) -> bool:

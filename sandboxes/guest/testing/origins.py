@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import importlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from .scopes import ALIASES, BUILTINS, MODULE_NAMES, tables
 from .syntax import inside, is_text, last_name, parts_of, variable_of
@@ -293,6 +293,22 @@ class Origins:
     def given(self, name: str) -> list[ast.expr]:
         """Return what the tests give a variable."""
         return [each for each in self._values_given(name) if each and variable_of(each) != name]
+
+    def reached(
+        self, node: ast.expr, parts: Callable[[ast.expr], Iterable[ast.expr]] = lambda _: ()
+    ) -> Iterator[ast.expr]:
+        """Yield an expression and all that it may be: what variables and parameters on the way are
+        given, and what `parts` names of each.
+        """
+        waiting, seen = [node], set[object]()
+        while waiting:
+            yield (value := waiting.pop())
+            waiting += parts(value)
+            key = self._parameters.get(value) or variable_of(value)
+            if key not in seen:
+                seen.add(key)
+                given = self._arguments.get(key, []) if isinstance(key, tuple) else []
+                waiting += given or self.given(variable_of(value))
 
     def loose_origin(self, node: ast.AST | None) -> str:
         """Return the origin of an expression, also if the value is calculated from an object."""

@@ -188,10 +188,10 @@ class Handle:
         return _text(self, "format", form)
 
     def __copy__(self) -> object:
-        return _copied(self, "copy")
+        return forward("copy", self)
 
     def __deepcopy__(self, _: object) -> object:
-        return self if is_function(self) else _copied(self, "deepcopy")
+        return self if is_function(self) else forward("deepcopy", self)
 
     def __instancecheck__(self, instance: object) -> bool:
         instance = held(instance)
@@ -419,16 +419,6 @@ def text_of(handle: Handle, verb: str, *form: str) -> str:
 def _text(handle: Handle, verb: str, *form: str) -> str:
     is_value = state_of(handle).is_value
     return "<object of the solution>" if is_value else text_of(handle, verb, *form)
-
-
-def _copied(handle: Handle, name: str) -> object:
-    state, copied = state_of(handle), forward(name, handle)
-    if not state.meant:
-        return copied
-    copied = state.line.meant(copied, "")
-    if isinstance(copied, Handle):
-        state_of(copied).of_class = state.of_class
-    return copied
 
 
 def _reflect(name: str) -> property:

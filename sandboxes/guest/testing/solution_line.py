@@ -219,9 +219,9 @@ class TestsLine:
     def changes(self, giver: str) -> int:
         """Return the number of requests so far that may have changed a value that the function
         `giver` gave: all acts but its own calls with plain data, after which a value is what it
-        was, unless the tests make such calls in statements of their own.
+        was.
         """
-        return self.acts - (giver not in self.interface.acting) * self._calls.get(giver, 0)
+        return self.acts - self._calls.get(giver, 0)
 
     def refuse(self, token: object, use: str) -> BaseException:
         """Note that the test has failed: an object crossed where a value was meant."""
@@ -233,18 +233,15 @@ class TestsLine:
         )
 
     def meant(self, result: object, name: str) -> object:
-        """Return the proxy of what a call by name has made, if the tests use that as an object.
-
-        `name`: what was called; empty for a copy of such an object.
-        """
-        if not isinstance(result, Handle) or (name and name not in self.interface.makers):
+        """Return the proxy of what a call by name has made, if the tests use that as an object."""
+        if not isinstance(result, Handle) or name not in self.interface.makers:
             return result
         token = state_of(result).token
         if token not in self._meant:
             self._meant[token] = Handle(self, f"{token}.{state_of(result).abilities}")
             state = state_of(self._meant[token])
             state.known = state.meant = True
-            state.ways = {f"{name}()"} if name else set(state_of(result).ways)
+            state.ways = {f"{name}()"}
             state.of_class = name[:1].isupper() or name in self.interface.declared
         return self._meant[token]
 

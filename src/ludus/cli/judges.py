@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,6 +59,10 @@ def main_mock(arguments: Sequence[str]) -> int:
             example=MOCK_EXAMPLE,
         ),
     )
+    if not 0 <= options.failing <= 1:
+        raise ConfigError(f"--failing is a share from 0 to 1, got {options.failing}")
+    if not 0 <= options.delay_s < math.inf:
+        raise ConfigError(f"--delay-s is a number of seconds from 0, got {options.delay_s}")
     return asyncio.run(_serve(options))
 
 

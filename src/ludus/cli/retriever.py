@@ -76,8 +76,6 @@ def main(arguments: Sequence[str]) -> int:
     for name in ("threads", "max_queue"):
         if getattr(options, name) < 1:
             raise ConfigError(f"--{name.replace('_', '-')} must be at least 1")
-    if not 0 <= options.port <= 65535:
-        raise ConfigError(f"--port must be from 0 to 65535, got {options.port}")
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )

@@ -18,6 +18,11 @@ class UnknownRun(UnknownName):
     kind = "run"
 
 
+def known_runs() -> list[str]:
+    """Return the folders of the runs in `runs/`, sorted."""
+    return sorted(str(path.parent) for path in RUNS.glob(f"*/{SETTINGS}"))
+
+
 def run_place(word: str) -> Path:
     """Return the path that a word stands for.
 
@@ -32,8 +37,7 @@ def run_place(word: str) -> Path:
     if not place.exists() and (RUNS / word).exists():
         place = RUNS / word
     if not place.exists() and not place.suffix:  # a file that is missing is told by its reader
-        neighbours = {str(path.parent) for path in RUNS.glob(f"*/{SETTINGS}")}
-        raise UnknownRun.near(word, sorted(neighbours), hint="ludus watch shows the runs in runs/")
+        raise UnknownRun.near(word, known_runs(), hint="ludus watch shows the runs in runs/")
     for inner in (place, *place.absolute().parents):
         if inner.name == "checkpoints" and (inner.parent / SETTINGS).is_file():
             return inner.parent
@@ -46,11 +50,14 @@ def settings_of(word: str) -> Table:
     Those of a run folder name the folder itself, which may have been moved since.
 
     Raises:
+        UnknownRun: there is no such folder; see `run_place`.
         ConfigError: there is no such file, or the file is not TOML.
     """
     place = Path(word)
+    if not place.exists() and not place.suffix:
+        place = run_place(word)
     if not place.is_dir():
         return read_toml(place)
     table = read_toml(place / SETTINGS)
     run = table.get("run", {})  # what is no table is told by who reads the settings
-    return {**table, "run": {**run, "folder": word}} if isinstance(run, dict) else table
+    return {**table, "run": {**run, "folder": str(place)}} if isinstance(run, dict) else table

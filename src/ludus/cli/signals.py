@@ -87,6 +87,8 @@ async def listening(server: Startable, host: str, port: int) -> AsyncGenerator[a
     Raises:
         ConfigError: the port cannot be bound; the message says what to try instead.
     """
+    if not 0 <= port <= 65535:
+        raise ConfigError(f"--port {port}: ports are 0 to 65535, and 0 takes a free one")
     try:
         await server.start()
     except OSError as error:

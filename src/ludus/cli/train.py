@@ -8,15 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from ludus.config import Table, read_toml
-from ludus.errors import ConfigError, MissingExtra
+from ludus.errors import ConfigError, MissingExtra, UnknownName
 from ludus.rewards import verifier_names
 from ludus.trainer.config import PreferenceConfig, RewardModelConfig, SFTConfig, TrainConfig
-from ludus.trainer.recipes.recipe import load_recipe, recipe_names
+from ludus.trainer.recipes.recipe import recipe_names
 from ludus.trainer.settings.data import STRENGTHS
+from ludus.trainer.settings.run import RunConfig
 
 from .arguments import VerbHelp, parse_settings
 from .loading import command_line, imported
-from .runs import SETTINGS, settings_of
+from .runs import RUNS, SETTINGS, known_runs, settings_of
 from .signals import run_interruptible
 
 SFT_ABOUT = """\
@@ -40,6 +41,7 @@ def main_sft(arguments: list[str]) -> int:
         named=settings_of,
     )
     _refuse_verifier(config.env)
+    _refuse_nameless(config.run, config.env or config.data, "sft")
     try:
         from ludus.trainer.run.journal import sft_progress
         from ludus.trainer.sft import folder_of, run_sft
@@ -169,6 +171,7 @@ def main(arguments: list[str]) -> int:
         named=recipe_or_settings,
     )
     _refuse_verifier(config.env)
+    _refuse_nameless(config.run, config.env or config.environment or config.stage, "train")
     if words == list(arguments):
         return _run(config)
     try:
@@ -218,16 +221,34 @@ def _refuse_verifier(env: str) -> None:
         raise ConfigError(f"{env!r} is a verifier; an environment's id ends in -vN (ludus list)")
 
 
+def _refuse_nameless(run: RunConfig, source: object, verb: str) -> None:
+    """Raise ConfigError where a run is to go on, but neither a run nor a source is named."""
+    if run.resume is True and not source and not run.folder:
+        known = ", ".join(known_runs())
+        raise ConfigError(
+            f"--run.resume: name the folder of the run, ludus {verb} runs/NAME --run.resume"
+            + (f"; runs here: {known}" if known else "; there is none in runs/ here")
+        )
+
+
+class UnknownStart(UnknownName):
+    """Nothing that training could begin or go on with has this name."""
+
+    kind = "recipe or run"
+
+
 def recipe_or_settings(name: str) -> Table:
     """Return the settings of a TOML file or a run folder, or the setting that names a recipe.
 
     Raises:
-        UnknownRecipe: no recipe, file or run has this name.
+        UnknownStart: no recipe, file or run has this name.
         ConfigError: the name is a folder without settings.
     """
-    if (Path(name) / SETTINGS).is_file():
-        return settings_of(name)
-    if name not in recipe_names() and Path(name).is_dir():
+    is_recipe = name in recipe_names()
+    place = RUNS / name if not is_recipe and (RUNS / name).is_dir() else Path(name)
+    if (place / SETTINGS).is_file():
+        return settings_of(str(place))
+    if not is_recipe and Path(name).is_dir():
         raise ConfigError(
             f"{name!r} holds no run: there is no {SETTINGS}; name a recipe (ludus recipes), a TOML "
             "file or the folder of a run"
@@ -237,8 +258,10 @@ def recipe_or_settings(name: str) -> Table:
             raise ConfigError(f"no such file: {name!r}")
         if Path(name).is_file():
             raise ConfigError(f"{name!r} is a file, and no TOML file of settings or of a recipe")
-        load_recipe(name)
-    if not name.endswith(".toml"):
+        if not is_recipe:
+            runs = known_runs()
+            known = [*recipe_names(), *runs, *(Path(run).name for run in runs)]
+            raise UnknownStart.near(name, known, hint="ludus recipes; a run's folder, runs/NAME")
         return {"recipe": name}
     table = read_toml(name)
     return {"recipe": name} if table.keys() & {"base", "algorithm"} else table

@@ -35,6 +35,7 @@ from ludus.errors import LudusError, Overloaded, ServerFault, UnknownEnv
 from ludus.messages import Message, ToolCall, assistant
 from ludus.wire.codec import decode
 from ludus.wire.faults import Refused, fault_of, status_of
+from ludus.wire.resolver import SharedResolver
 from ludus.wire.routes import Context, Endpoint, Load, Route
 
 from .bridge import tool_call
@@ -416,9 +417,10 @@ class NemoGymService:
 
     async def _ask(self, body: dict[str, Any]) -> dict[str, Any]:
         timeout = aiohttp.ClientTimeout(total=MODEL_TIMEOUT_S)
+        connector = aiohttp.TCPConnector(resolver=SharedResolver())
         try:
             async with (
-                aiohttp.ClientSession(timeout=timeout) as client,
+                aiohttp.ClientSession(timeout=timeout, connector=connector) as client,
                 client.post(f"{self._model_url}/v1/responses", json=body) as answer,
             ):
                 answer.raise_for_status()

@@ -111,6 +111,8 @@ def serve(sock: socket.socket, part: WorkerPart, max_body: int) -> None:
                     assert isinstance(answer, tuple), "a part that takes turns answers at once"
                 except BaseException as error:
                     answer = _failed(error)
+                if len(answer[1]) > max_body:
+                    answer = _too_long(answer, max_body)
                 line.send(*answer, call=call.call)
         except OSError:
             os._exit(0)
@@ -170,12 +172,10 @@ class _Worker:
         self._reply(call, answer)
 
     def _reply(self, call: Frame, answer: Answer) -> None:
-        tag, body = answer
-        if len(body) > self._max_body:
-            message = f"the answer has {len(body)} bytes; at most {self._max_body} are sent"
-            tag, body = FAILED, msgspec.msgpack.encode(Failure(message))
+        if len(answer[1]) > self._max_body:
+            answer = _too_long(answer, self._max_body)
         try:
-            self._writer.write(call.call, tag, body)
+            self._writer.write(call.call, *answer)
         except OSError:
             os._exit(0)
 
@@ -185,6 +185,12 @@ class _Worker:
                 1, thread_name_prefix=f"ludus-{thread_number}"
             )
         return self._threads[thread_number]
+
+
+def _too_long(answer: Answer, max_body: int) -> Answer:
+    """Say why an answer is not sent: the owner would trust nobody who sends so much."""
+    message = f"the answer has {len(answer[1])} bytes; at most {max_body} are sent"
+    return FAILED, msgspec.msgpack.encode(Failure(message))
 
 
 def _failed(error: BaseException) -> Answer:

@@ -35,6 +35,7 @@ from ludus.secret import NO_SECRET, Secret, refuse_credentials, without_credenti
 
 from .codec import Format, decode, encode, format_of, trace_parent
 from .faults import Fault, FaultReply, error_of
+from .resolver import SharedResolver
 
 T = TypeVar("T")
 INSTANCE_HEADER = "Ludus-Instance"
@@ -516,7 +517,10 @@ class AsyncTransport:
                 connector = aiohttp.UnixConnector(self._way.socket, limit=MAX_CONNECTIONS)
             else:
                 connector = aiohttp.TCPConnector(
-                    limit=MAX_CONNECTIONS, keepalive_timeout=30.0, ssl=self._way.tls or True
+                    limit=MAX_CONNECTIONS,
+                    keepalive_timeout=30.0,
+                    ssl=self._way.tls or True,
+                    resolver=SharedResolver(),
                 )
             self._session = aiohttp.ClientSession(
                 connector=connector, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=True

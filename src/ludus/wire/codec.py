@@ -179,7 +179,12 @@ def _sendable(format: Format, value: object) -> object:
     """
     if isinstance(value, Encoded):
         return value.inside(format)
-    if isinstance(value, (numpy.generic, numpy.ndarray)):
+    if isinstance(value, numpy.longdouble):
+        return float(value)
+    # `tolist` leaves numbers of more than 64 bits as they are.
+    if isinstance(value, (numpy.generic, numpy.ndarray)) and not isinstance(
+        value, numpy.clongdouble
+    ):
         return value.tolist()
     raise TypeError(f"a {type(value).__name__} cannot be sent: {value!r:.80}")
 

@@ -320,26 +320,28 @@ async def read_payload(
     return (decode if route.dialect else decode_request)(body, route.payload, format)
 
 
-async def discard_body(request: web.Request, *, is_known: bool) -> None:
+async def discard_body(
+    request: web.Request, response: web.StreamResponse, *, is_known: bool
+) -> None:
     """Read the body of a refused request, so that the client comes to read the refusal, and the
     connection can be used again.
 
     Of a stranger only a short body is read, and of nobody one that waits to be asked for; the
-    connection is closed instead.
+    connection is closed instead. `response`, the refusal, then says so: a client that sent its next
+    request on that connection would find it reset.
     """
     length = request.content_length
     is_short = length is not None and length <= DISCARDED_BYTES
-    if request.headers.get("Expect") or not (is_short or is_known):
-        return
-    try:
-        async with asyncio.timeout(TIMEOUT_S if is_known else DISCARD_S):
-            size = 0
-            async for chunk in request.content.iter_any():
-                size += len(chunk)
-                if size > MAX_DISCARDED_BYTES:
-                    return
-    except (TimeoutError, ConnectionError, web.RequestPayloadError):
-        return
+    if not request.headers.get("Expect") and (is_short or is_known):
+        with suppress(TimeoutError, ConnectionError, web.RequestPayloadError):
+            async with asyncio.timeout(TIMEOUT_S if is_known else DISCARD_S):
+                size = 0
+                async for chunk in request.content.iter_any():
+                    size += len(chunk)
+                    if size > MAX_DISCARDED_BYTES:
+                        break
+    if not request.content.is_eof():
+        response.force_close()
 
 
 def too_large(size: int | None, limit: int) -> Refused:

@@ -413,8 +413,9 @@ class HttpServer:
             plain = isinstance(response, web.Response)
             return cut(request) if plain and self._chaos.after() else response
         except Exception as error:
-            await discard_body(request, is_known=held.is_known)
-            return self._replies.failure(error, Format.JSON)
+            failure = self._replies.failure(error, Format.JSON)
+            await discard_body(request, failure, is_known=held.is_known)
+            return failure
         finally:
             held.release()
             self._requests -= counted
@@ -455,8 +456,8 @@ class HttpServer:
             else:
                 response = self._replies.answer(reply, format, route=route)
         except Exception as error:
-            await discard_body(request, is_known=held.is_known)
             response = self._replies.failure(error, format, route=route)
+            await discard_body(request, response, is_known=held.is_known)
         finally:
             held.release()
             self._requests -= 1
@@ -485,12 +486,15 @@ class HttpServer:
         name = self._identify(request)
         try:
             response = await handler(request)
-        except Refused as error:
-            response = self._replies.fault(fault_of(error), Format.JSON)
-        except (web.HTTPNotFound, web.HTTPMethodNotAllowed) as error:
+        except (Refused, web.HTTPNotFound, web.HTTPMethodNotAllowed) as error:
             served = [service.name for service in self.services]
-            fault = no_route(request, error, self._principals, served)
+            fault = (
+                fault_of(error)
+                if isinstance(error, Refused)
+                else no_route(request, error, self._principals, served)
+            )
             response = self._replies.fault(fault, Format.JSON)
+            await discard_body(request, response, is_known=False)
         if not response.prepared:  # else it is a stream
             response.headers[REQUEST_ID] = name
         return response

@@ -145,8 +145,8 @@ def test_pi_sessions_are_trees_of_messages(reader: RunReader, tmp_path: Path) ->
 def test_what_cannot_be_exported_is_told(reader: RunReader, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no format 'csv'; formats: jsonl"):
         export(reader, "csv", tmp_path, filters={})
-    with pytest.raises(ConfigError, match="no episode of run passes"):
-        export(reader, "jsonl", tmp_path, filters={"reward": "7.."})
+    with pytest.raises(ConfigError, match=r"passes the filter 'split=train&reward=7\.\.', of \d"):
+        export(reader, "jsonl", tmp_path, filters={"split": "train", "reward": "7.."})
     assert set(FORMATS) >= {"parquet", "hf"}
     assert list(windows(reader, iter(()))) == []
 

@@ -136,8 +136,10 @@ def test_a_template_file_is_taken_and_others_are_refused(tmp_path: Path) -> None
     assert opened.report.template == str(path)
     assert "<|im_start|>assistant" in opened.report.opening
     assert tokenizer.chat_template == CHAT_TEMPLATE  # a checkpoint keeps the model's own
-    with pytest.raises(ConfigError, match="must be auto, stock, training"):
-        open_template(tokenizer, template="trainig")
+    for other in ("trainig", "", str(tmp_path), "a\0b", "{{ messages }}" * 300):
+        with pytest.raises(ConfigError, match="must be auto, stock, training") as caught:
+            open_template(tokenizer, template=other)
+        assert len(str(caught.value)) < 500
     with pytest.raises(UnknownName, match="qwen3"):
         open_template(tokenizer, template="training:qwen33")
 

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from aiohttp import CookieJar
 from aiohttp.test_utils import TestClient, TestServer
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from ludus.agent import Episode, Segment, Trajectory, Turn, write_episodes
 from ludus.agent.episodes import indexed
@@ -180,6 +180,34 @@ def test_every_view_answers_for_a_folder_that_lacks_almost_everything(
         keep(tmp_path, "eval-000000", 0, episode(0))
     told = ask(read(tmp_path), name, columns="reward/mean,none", id="1")
     json.loads(msgspec.json.encode(told), parse_constant=pytest.fail)
+
+
+NUMBERS = [
+    ("series", "after"), ("series", "width"), ("lanes", "step"), ("lanes", "most"),
+    ("steps", "step"), ("tasks", "passing"), ("episode", "id"), ("episodes", "offset"),
+    ("episodes", "limit"),
+]  # fmt: skip
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.text(max_size=8) | st.floats().map(str) | st.integers().map(str), st.sampled_from(NUMBERS)
+)
+@example(str(10**30), ("steps", "step"))
+@example("nan", ("tasks", "passing"))
+def test_a_number_of_a_query_is_read_or_refused_by_its_name(
+    tmp_path_factory: pytest.TempPathFactory, written: str, asked: tuple[str, str]
+) -> None:
+    name, word = asked
+    folder = tmp_path_factory.mktemp("run")
+    metrics(folder, {"step": 1, "reward/mean": 0.5})
+    keep(folder, "step-000001", 1, episode(0))
+    told = ""
+    try:
+        ask(read(folder), name, columns="reward/mean", bands="1", **{word: written})
+    except ConfigError as error:
+        told = str(error)
+    assert not told or told.startswith(f"{word}={written:.80}: give a ")
 
 
 def test_nan_and_infinity_are_gaps(tmp_path: Path) -> None:

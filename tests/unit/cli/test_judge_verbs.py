@@ -35,7 +35,8 @@ def test_the_first_commands_of_the_page_score_and_measure_a_judge(tmp_path: Path
         scored = subprocess.run(
             [*base, *shlex.split(written)], capture_output=True, text=True, cwd=tmp_path
         )
-        assert scored.stdout == "reward 1: every criterion is met\n", scored.stderr
+        parts = "  names-capital 1, weight 2\n  invents 0, weight -1\n"
+        assert scored.stdout == f"reward 1: every criterion is met\n{parts}", scored.stderr
         checked = subprocess.run(
             [*base, "check-judge", url, "--json"], capture_output=True, text=True, cwd=tmp_path
         )

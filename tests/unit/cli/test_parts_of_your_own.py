@@ -194,6 +194,9 @@ def run(tmp_path: Path) -> Path:
         (["export", "--to", "jsonl", "--filter", "reward=0..high"], "'high' is no number"),
         (["watch", "--json", "episodes?rewad=..0"], "no filter named 'rewad'"),
         (["watch", "--json", "episodes?sort=-tokns"], "nothing to sort by named 'tokns'"),
+        (["watch", "--json", "steps?stp=3"], "does not read 'stp'; it reads run, step"),
+        (["watch", "--json", "runs?run=a"], "does not read 'run'; it reads nothing"),
+        (["watch", "--json", "steps?step=last"], "step=last: give a whole number"),
         (["watch", "--json", "series?columns=reward/men"], "did you mean 'reward/mean'"),
     ],
 )

@@ -194,7 +194,13 @@ def test_a_new_environment_of_every_kind_passes_its_own_tests(kind: str, tmp_pat
         (["train", "grpo", "--trainer.lr", "fast"], "--trainer.lr takes a number, got 'fast'"),
         (["train", "grpo", "--algorithm.loss.eps-high", "1"], 'base = "grpo"'),
         (["train", "grpo"], "add --env ludus/arithmetic-v0"),
-        (["plan", "nosuch"], "no recipe named 'nosuch'"),
+        (["plan", "nosuch"], "no recipe or run named 'nosuch'"),
+        (["train", "--run.resume"], "ludus train runs/NAME --run.resume; runs here: runs/mine"),
+        (["sft", "--run.resume"], "ludus sft runs/NAME --run.resume; runs here: runs/mine"),
+        (["train", "runs/mien", "--run.resume"], "did you mean 'runs/mine'"),
+        (["train", "mien", "--run.resume"], "did you mean 'mine'"),
+        (["sft", "runs/mien", "--run.resume"], "did you mean 'runs/mine'"),
+        (["train", "mine", "--steps", "two"], "--steps takes a whole number, got 'two'"),
         (["plan", "grpo"], "a released model or tiny"),
         (["sweep", "grop"], "did you mean 'grpo'"),
         (["sweep", "grpo", "--env", "ludus/arithmetic-v0"], "settings stand behind --"),
@@ -207,6 +213,10 @@ def test_a_new_environment_of_every_kind_passes_its_own_tests(kind: str, tmp_pat
         (["compare", "folder"], "'folder' holds no run"),
         (["new", "env", "me/echo-v0", "--kind", "tool"], "choices: tools, game, judge"),
         (["serve", "maths", "--port", "99999"], "--port 99999: ports are 0 to 65535"),
+        (["mock-judge", "--port", "99999"], "--port 99999: ports are 0 to 65535"),
+        (["retriever", "c.jsonl", "--port", "-1"], "--port -1: ports are 0 to 65535"),
+        (["mock-judge", "--failing", "2"], "--failing is a share from 0 to 1, got 2.0"),
+        (["mock-judge", "--delay-s", "-1"], "--delay-s is a number of seconds from 0, got -1.0"),
     ],
 )
 def test_a_wrong_word_is_told_with_the_right_one(
@@ -218,6 +228,9 @@ def test_a_wrong_word_is_told_with_the_right_one(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("folder").mkdir()
+    Path("runs/mine").mkdir(parents=True)
+    Path("runs/mine/config.toml").write_text("steps = 3\n")
+    Path("c.jsonl").write_text('{"id": "1", "contents": "a b"}\n')
     Path("broken.py").write_text("import nothere\n")
     Path("options.toml").write_text('base = "grpo"\n[algorithm.loss]\neps_high = 0.3\n')
     assert main(words) == 2

@@ -179,6 +179,7 @@ def test_a_verdict_on_an_image_goes_by_what_the_image_holds(
         ({"gold": "1", "response": "1"}, [], "rows.jsonl:1: the row names no verifier"),
         ({"gold": "1", "response": "1", "verifier": "exakt"}, [], "did you mean 'exact'"),
         ({"response": "1", "verifier": "exact"}, [], "a row needs 'gold' (or 'prompt' or 'info')"),
+        ({"gold": "1", "verifier": "exact"}, [], "this one has gold, verifier"),
         ({"gold": "1", "response": 1, "verifier": "exact"}, [], "rows.jsonl:1: Expected"),
         ({"images": ["no.png"], "verifier": "exact"}, [], "cannot read"),
         ({"gold": "1", "response": "1", "verifier": "exact"}, ["--out", "/proc/x"], "--out"),

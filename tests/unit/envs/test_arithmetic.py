@@ -78,6 +78,8 @@ def _numbers(text: str) -> list[str]:
         ("0.5", Fraction(1, 2)),
         ("42", Fraction(42)),
         ("+3", Fraction(3)),
+        ("-7/3.", Fraction(-7, 3)),
+        ("\u22127/3", Fraction(-7, 3)),
     ],
 )
 def test_answers_that_are_numbers(text: str, value: Fraction) -> None:
@@ -86,7 +88,7 @@ def test_answers_that_are_numbers(text: str, value: Fraction) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "1/0", "-14/6", "4/1", "07/3", "1e5", "1_000", "x", "4 2", "inf", "nan", "9" * 1001],
+    ["", "1/0", "-14/6", "4/1", "07/3", "1e5", "1_000", "x", "4 2", "inf", "nan", "9" * 1001, "."],
 )
 def test_answers_that_are_not(text: str) -> None:
     assert read_answer(text) is None

@@ -15,6 +15,7 @@ from ludus.agent.parsing import TOOL_FORMATS, tool_format
 from ludus.envs import EnvSession, make_async
 from ludus.envs.families.calls import Calls, Expected, fault_of_calls
 from ludus.envs.families.calls.calls_env import load_problems
+from ludus.envs.families.calls.catalogue import FUNCTIONS
 from ludus.envs.families.calls.matching import as_schema, example_of, plain
 from ludus.errors import ConfigError
 from ludus.messages import Message, ToolCall, assistant
@@ -228,6 +229,17 @@ async def test_what_is_wrong_is_said_to_people_in_the_verdict() -> None:
     made = (await play(make_async("ludus/calls-v0", max_calls=1), policy)).trajectories[0]
     assert "'divine' is called where" in made.verdict.detail
     assert made.verdict.reward == 0.0
+
+
+def test_a_function_that_wants_a_list_says_in_which_order() -> None:
+    lists = [
+        argument.schema
+        for function in FUNCTIONS
+        for argument in function.slots
+        if argument.schema["type"] == "array"
+    ]
+    assert len(lists) == 2
+    assert all("order of the request" in schema["description"] for schema in lists)
 
 
 @pytest.mark.parametrize("name", TOOL_FORMATS)

@@ -5,8 +5,9 @@ import random
 import re
 import signal
 import time
+from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -87,6 +88,19 @@ class KeepsState(Double):
         self.played += 1
         observation, info = super().reset(**arguments)  # type: ignore[misc]
         return f"{observation} {'again' * self.played}", info
+
+
+class KeepsTries(Double):
+    tries: ClassVar[Counter[str]] = Counter()
+
+    def reset(self, **arguments: Any) -> Reset:
+        observation, info = super().reset(**arguments)  # type: ignore[misc]
+        return f"{observation} {'hint' * self.tries[self.task.id]}", info
+
+    def step(self, action: str) -> Step:
+        result = super().step(action)
+        self.tries[self.task.id] += result[1] == 0
+        return result
 
 
 class OwnChance(Double):
@@ -227,6 +241,7 @@ class TasksInAList(Double):
         (LeaksInInfo, "gold", r"info\['debug'\]\['target'\]"),
         (LeaksInBriefing, "gold", "the system prompt"),
         (KeepsState, "replay", "differs at reset"),
+        (KeepsTries, "replay", "differs at reset"),
         (OwnChance, "replay", "self.rng"),
         (IgnoresSplit, "splits", "show the same problems"),
         (JunkPays, "expert", "junk earns as much"),
@@ -236,7 +251,7 @@ class TasksInAList(Double):
         (UnfairToJunk, "hostile text", "give it a low reward"),
         (NotANumber, "types", "the reward must be finite, got nan; .* repair that"),
         (SaysNumbers, "expert", r"demonstrate\(\) must return .* got int: 5"),
-        (CountsItsSteps, "replay", r"differs at step 1: info\['steps'\] = \d+ against .* = 2;"),
+        (CountsItsSteps, "replay", r"differs at step 1: info\['steps'\] = \d+ against .* = 3;"),
         (TasksInAList, "tasks", r"tasks\('train'\) must return a TaskSet.*got \['a'\]"),
         (SecretInfo, "json", r"info\['object'\] is a object"),
         (Misspelt, "briefing", "nothing reads 'max_turn'; did you mean 'max_turns'"),

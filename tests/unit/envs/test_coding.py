@@ -6,6 +6,7 @@ import json
 import pickle
 import random
 import zlib
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -337,6 +338,32 @@ def test_a_problem_whose_results_hardly_differ_is_not_posed() -> None:
     for problem in drawn:
         results = {test.partition(" == ")[2] for test in problem.gold["tests"]}
         assert len(results) >= 5
+
+
+def test_a_constant_passes_few_tests_also_where_each_is_paid() -> None:
+    problems, passed = GeneratedCodingProblems(forms="function"), Counter[str]()
+    tasks = problems.tasks("train")
+    for index in range(100):
+        tests = problems.problem(tasks.at(index)).gold["tests"]
+        for result in (test.partition(" == ")[2] for test in tests):
+            passed[result] += 1 / len(tests) / 100
+    assert max(passed.values()) < 0.1
+
+
+@pytest.mark.parametrize("steps", [1, 3, 6])
+def test_a_program_that_leaves_out_a_step_fails_a_test(steps: int) -> None:
+    problems = GeneratedCodingProblems(min_steps=steps, max_steps=steps, forms="function")
+    tasks = problems.tasks("train")
+    for index in range(40):
+        problem = problems.problem(tasks.at(index))
+        head, *body, result = problem.solution.splitlines()
+        assert len(body) == steps
+        for left_out in range(steps):
+            kept = [line for place, line in enumerate(body) if place != left_out]
+            names: dict[str, Any] = {}
+            exec("\n".join([head, *kept, result]), names)  # lines of ours alone
+            tests = [test.removeprefix("assert ") for test in problem.gold["tests"]]
+            assert not all(eval(test, names) for test in tests), problem.question
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import math
 import random
+import re
 import sqlite3
 from itertools import permutations
 
@@ -133,6 +134,16 @@ def test_neither_nothing_nor_the_examples_own_answer_passes(questions: int) -> N
         assert not suite.passes([copied for _ in suite.databases])
         assert not suite.passes([[] for _ in suite.databases])
         assert not suite.passes([])
+
+
+@pytest.mark.parametrize("questions", FEW_AND_MANY)
+def test_a_number_that_is_off_by_one_fails(questions: int) -> None:
+    for suite, _ in suites(questions):
+        sql = suite.question.sql
+        for number in re.finditer(r"\b\d+\b", sql):
+            for off in (-1, 1):
+                wrong = f"{sql[: number.start()]}{int(number[0]) + off}{sql[number.end() :]}"
+                assert not suite.passes([run_trusted(one, wrong) for one in suite.databases]), wrong
 
 
 @pytest.mark.parametrize("questions", FEW_AND_MANY)

@@ -28,6 +28,8 @@ async def begun(env: Tally, index: int = 0, split: str = "train") -> EnvSession:
         ("4", 0.0),
         ("=44", 0.0),
         ("= 4 ", 1.0),
+        ("=4.", 1.0),
+        ("=4..", 0.0),
         ("", 0.0),
     ],
 )

@@ -1,4 +1,5 @@
 import asyncio
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -228,6 +229,16 @@ async def test_a_megabyte_of_arguments_is_refused_unread() -> None:
     # 1,000,000 and {"query":""} are 1,000,012 bytes
     assert result.fault is ToolFault.INVALID
     assert "they have 1,000,012 bytes; at most 262,144 are taken" in result.content
+
+
+async def test_arguments_that_are_no_json_are_the_policys_fault() -> None:
+    nested: Any = []
+    for _ in range(20_000):
+        nested = [nested]
+    for value in ("\ud800", 10**5000, math.inf, nested):
+        result = await Tool(search).call({"query": value})
+        assert result.fault is ToolFault.INVALID
+        assert result.content.startswith("invalid arguments for search: ")
 
 
 async def test_what_cannot_be_sent_is_replaced_in_a_result() -> None:

@@ -56,6 +56,31 @@ def test_every_distance_comes_up_as_often() -> None:
     assert all(abs(drawn.count(distance) - 100) < 33 for distance in (2, 3, 4))
 
 
+def test_a_distance_that_some_two_pages_have_is_found_whatever_numbers_are_drawn() -> None:
+    class Stuck(random.Random):
+        """Draws the same number for ever."""
+
+        def random(self) -> float:
+            return 0.0
+
+        def getrandbits(self, k: int) -> int:
+            return 0
+
+    graph = page_graph(0, 60, "train")
+    starts_of: dict[int, set[str]] = {}
+    for name in graph.names:
+        for distance in graph.distances(name).values():
+            starts_of.setdefault(distance, set()).add(name)
+    assert len(starts_of[7]) == 1, "a rare distance, of one start"
+    for distance, starts in starts_of.items():
+        for rng in (Stuck(), random.Random(distance)):
+            start, target, drawn = graph.draw(rng, least=distance, most=distance)
+            assert start in starts
+            assert graph.distances(start)[target] == drawn == distance
+    with pytest.raises(ConfigError, match="hardly any pages are 8 clicks apart"):
+        graph.draw(random.Random(0), least=8, most=8)
+
+
 async def test_the_expert_takes_the_shortest_way() -> None:
     made = session(min_distance=2, max_distance=5)
     for index in range(20):

@@ -2,12 +2,15 @@
 
 import asyncio
 import itertools
+import math
+import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
+from hypothesis import assume, given, strategies as st
 
 import ludus
 from ludus.contract import RuleOutcome
@@ -15,7 +18,7 @@ from ludus.errors import CheckFailed, ConfigError, InvalidScore, UnknownVerifier
 from ludus.rewards import Sample, make_verifier, register_verifier
 from ludus.rewards.checks import check_verifier, examine_verifier
 from ludus.rewards.exact import exact
-from ludus.verdict import Verdict
+from ludus.verdict import Status, Verdict
 
 RIGHT = [Sample(response="42", gold="42"), Sample(response="7", gold="7")]
 
@@ -121,6 +124,22 @@ def test_an_unknown_verifier_is_no_finding() -> None:
 def test_score_in_a_script() -> None:
     assert ludus.score("exact", gold="a", response=" A ").reward == 1.0
     assert ludus.score("maths", gold="1/2", response="\\boxed{\\frac{2}{4}}").reward == 1.0
+
+
+@pytest.mark.parametrize(
+    "gold", [None, "", " \n", [], [""], ["a", " "], [None], {}, [{}], [[]], math.nan, [math.inf]]
+)
+def test_a_gold_that_says_nothing_is_invalid_and_pays_no_answer(gold: Any) -> None:
+    for response in ("", "none", "{}", "[]", "nan", "inf", "a"):
+        assert ludus.score("exact", gold=gold, response=response).status is Status.INVALID
+
+
+@given(st.text(min_size=1))
+def test_a_text_equals_itself_however_its_accents_are_encoded(text: str) -> None:
+    assume(text.strip())
+    for form in ("NFC", "NFD"):
+        response = unicodedata.normalize(form, text)
+        assert exact(Sample(response=response, gold=text, thoughts="none")).reward == 1.0
 
 
 async def test_score_under_a_running_loop_with_an_async_verifier() -> None:

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from ludus.errors import ConfigError, RewardUnavailable, ServerFault, UnknownVerifier
-from ludus.rewards.compose import Composition, composed, load_composition, over_group
+from ludus.rewards.compose import Composition, LengthShaping, composed, load_composition, over_group
 from ludus.rewards.protocol import GroupVerifier, Sample, Verifier
 from ludus.verdict import Status, Verdict
 
@@ -91,6 +91,12 @@ def test_length_costs_between_free_and_maximum() -> None:
     verifier = made(table, a=Has("yes"))
     texts = ["yes", "yes b", "yes b c d", "yes b c d e f", "yes b c d e f g h"]
     assert rewards(verifier, texts) == pytest.approx([1.0, 1.0, 0.6, 0.2, 0.2])
+
+
+@pytest.mark.parametrize("glue", ["-", "\u200b", ",", "_", ""])
+def test_words_that_are_glued_together_cost_their_length(glue: str) -> None:
+    shaping = LengthShaping(free_words=5, max_words=10, penalty=0.8)
+    assert shaping.of(glue.join(["word"] * 60)) == -0.8
 
 
 @pytest.mark.parametrize(

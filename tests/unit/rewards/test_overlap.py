@@ -55,6 +55,38 @@ def test_keywords_are_whole_words_of_which_a_share_counts() -> None:
     assert reward("overlap", f"{said} Iron, 1889", golds, metric="keywords") == 1
 
 
+@pytest.mark.parametrize(
+    ("said", "keyword", "held"),
+    [
+        ("\u6771\u4eac\u306b\u884c\u304f", "\u6771\u4eac", True),  # Japanese has no spaces
+        ("\u4eac\u6771", "\u6771\u4eac", False),
+        ("\u0915\u093e", "\u0915\u093f", False),  # ka and ki of Devanagari
+        ("\u0915\u093f \u0915\u093e", "\u0915\u093f", True),
+        ("caf\u00e9", "cafe\u0301", True),  # one text in two encodings
+        ("cafe\u0301", "cafe", False),
+        ("we use C# there", "C#", True),
+        ("we use C there", "C#", False),
+        ("5 percent", "5%", False),
+        ("a - b", "a + b", False),
+        ("the Eiffel-Tower", "Eiffel Tower", True),
+        ("I don\u2019t", "don't", True),
+    ],
+)
+def test_keywords_of_any_script_are_held_where_they_are_said(
+    said: str, keyword: str, held: bool
+) -> None:
+    assert reward("overlap", said, [keyword], metric="keywords") == held
+
+
+def test_a_text_without_spaces_is_compared_by_its_characters() -> None:
+    # Seven of eight characters are common, in order.
+    said, gold = (
+        "\u4eca\u65e5\u306f\u6771\u4eac\u306b\u884c\u304f",
+        "\u4eca\u65e5\u306f\u4eac\u90fd\u306b\u884c\u304f",
+    )
+    assert reward("overlap", said, gold) == pytest.approx(7 / 8)
+
+
 def test_bleu_and_chrf_are_those_of_sacrebleu(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "sacrebleu", None)
@@ -88,6 +120,9 @@ def test_failures_are_no_rewards_and_long_answers_cost_nothing() -> None:
         assert reward(name, "a word", gold) is None
     assert reward("overlap", "a " * MAX_CHARACTERS, "a") == 0
     assert reward("target-length", "a " * 10_000_000, 5) == 0
+    for match in ("precise", "flexible"):  # what stands far behind the words counts, too
+        said = "one two three" + " " * 10_000 + "and more " * 1000
+        assert reward("target-length", said, 3, match=match) == 0
     for name, options in (
         ("overlap", {"metric": "meteor"}),
         ("overlap", {"beta": 0.0}),

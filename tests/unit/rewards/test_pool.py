@@ -57,6 +57,8 @@ def score(request):
             time.sleep(60)
         case "deep":
             return score_deep(0)
+        case "huge":
+            return bytes(65 << 20)
         case "bug":
             raise ValueError("a bug")
         case "pid":
@@ -103,6 +105,7 @@ def test_values_come_back_in_order(pool: WorkerPool) -> None:
         ("kill -9", Fate.KILLED, "out of memory"),
         ("spin, then kill -9", Fate.KILLED, "out of memory"),
         ("bug", Fate.RAISED, "a bug"),
+        ("huge", Fate.RAISED, "at most 67108864 are sent"),
     ],
 )
 def test_a_loss_is_laid_on_whoever_caused_it(

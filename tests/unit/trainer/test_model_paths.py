@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from ludus.trainer.models.gguf_files import (
     FolderInUse,
     folder_of_gguf,
     models_folder,
+    remove_abandoned,
     write_folder,
 )
 from ludus.trainer.models.layer_files import LayerFiles
@@ -176,6 +178,23 @@ def test_a_folder_in_use_is_refused_and_left_alone(small: Path, tmp_path: Path) 
     assert [path.name for path in folder.iterdir()] == ["notes.txt"]
     with pytest.raises(FolderInUse, match="in use"):
         write_folder(small, folder / "notes.txt")
+
+
+def test_what_a_killed_conversion_left_is_removed_and_one_under_way_is_not(tmp_path: Path) -> None:
+    killed, under_way, begins = (tmp_path / f".model.{digit * 8}" for digit in "abc")
+    others = [tmp_path / ".model.mine", tmp_path / ".models.aaaaaaaa"]
+    for folder in (killed, under_way, begins, *others):
+        folder.mkdir()
+        (folder / "model.safetensors").write_bytes(b"half")
+        if folder != begins:
+            os.utime(folder, (0, 0))
+    held = os.open(under_way, os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    remove_abandoned(tmp_path / "model")
+    assert set(tmp_path.iterdir()) == {under_way, begins, *others}
+    os.close(held)
+    remove_abandoned(tmp_path / "model")
+    assert set(tmp_path.iterdir()) == {begins, *others}
 
 
 def test_an_empty_folder_is_written_to(small: Path, tmp_path: Path) -> None:

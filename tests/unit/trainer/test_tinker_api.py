@@ -543,6 +543,7 @@ async def test_a_stop_of_text_ends_an_answer_wherever_the_text_begins(
         ({"prompt_logprobs": None, "prompt_logprobs_last_n": 1}, "ask for these too"),
         ({"sampling_params": {"top_k": 1 << 63}}, "top_k must be -1, for all tokens, or a count"),
         ({"sampling_params": {"top_k": -2}}, "top_k must be -1, for all tokens, or a count"),
+        ({"sampling_params": {"top_k": 0}}, "top_k must be -1, for all tokens, or a count"),
         ({"sampling_params": {"max_tokens": 10_000, "stop": "END"}}, "exceed the engine's"),
     ],
 )

@@ -31,11 +31,13 @@ def test_integers_beyond_64_bits_go_as_json_where_msgpack_has_none() -> None:
 @pytest.mark.parametrize("format", list(Format))
 def test_numpy_numbers_and_arrays_are_sent_as_plain_ones(format: Format) -> None:
     value = {"a": numpy.float32(0.5), "b": numpy.arange(3), "c": numpy.bool_(True)}
-    data, _ = encode(value, format)
-    assert decode(data, dict[str, object], format) == {"a": 0.5, "b": [0, 1, 2], "c": True}
+    long = {"d": numpy.longdouble(0.25), "e": numpy.ones((1, 2), dtype=numpy.longdouble)}
+    data, _ = encode(value | long, format)
+    plain = {"a": 0.5, "b": [0, 1, 2], "c": True, "d": 0.25, "e": [[1.0, 1.0]]}
+    assert decode(data, dict[str, object], format) == plain
 
 
-@pytest.mark.parametrize("value", [object(), {"x": {1, object()}}, "\ud800"])
+@pytest.mark.parametrize("value", [object(), {"x": {1, object()}}, "\ud800", numpy.clongdouble(1)])
 def test_what_cannot_be_sent_is_refused_when_encoded(value: object) -> None:
     for format in Format:
         with pytest.raises((TypeError, ValueError)):

@@ -19,6 +19,7 @@ from ludus.errors import (
     Unauthorized,
 )
 from ludus.secret import Secret
+from ludus.wire.resolver import SharedResolver
 
 T = TypeVar("T")
 
@@ -96,7 +97,9 @@ class VllmClient:
         self, method: str, path: str, data: bytes, params: Mapping[str, str], timeout_s: float
     ) -> bytes:
         if self._session is None:  # opened here, since a session belongs to the running loop
-            connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE_CONNECTION_S)
+            connector = aiohttp.TCPConnector(
+                limit=0, keepalive_timeout=IDLE_CONNECTION_S, resolver=SharedResolver()
+            )
             self._session = aiohttp.ClientSession(connector=connector, headers=self._headers)
         limits = aiohttp.ClientTimeout(total=timeout_s, sock_connect=CONNECT_TIMEOUT_S)
         try:

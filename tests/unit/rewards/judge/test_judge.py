@@ -272,7 +272,11 @@ def test_probabilities_mostly_outside_the_scale_are_no_score() -> None:
     assert expected_score({"3": math.log(0.9), "\u00b2": 0.0}, 2) is None
 
 
-@pytest.mark.parametrize("text", ["", " \n", ":", "Solution:", "Let us solve this step by step."])
+@pytest.mark.parametrize(
+    "text",
+    ["", " \n", ":", "Solution:", "Let us solve this step by step.", "Respuesta", "\u89e3",
+     "\u304b\u3044\u305b\u3064", "\u2705", "A solution", "So\u200blution", "\uff33olution"],
+)  # fmt: skip
 async def test_a_response_without_content_is_zero_without_a_question(text: str) -> None:
     async with MockJudge() as mock:
         judge = RubricJudge(base_url=mock.url, model="mock")
@@ -280,6 +284,15 @@ async def test_a_response_without_content_is_zero_without_a_question(text: str) 
         await judge.close()
     assert verdict.reward == 0.0
     assert mock.requests == 0
+
+
+@pytest.mark.parametrize("text", ["A", "(A)", "The answer is A.", "\u2205", "7", "\u20ac"])
+async def test_a_choice_and_a_sign_are_answers_that_are_judged(text: str) -> None:
+    async with MockJudge() as mock:
+        judge = RubricJudge(base_url=mock.url, model="mock")
+        await judge.score(Sample(response=text, info={"rubric": RUBRIC}))
+        await judge.close()
+    assert mock.requests
 
 
 async def test_a_prompt_of_ten_thousand_words_and_an_item_that_asks_for_code_are_only_text() -> (

@@ -76,6 +76,9 @@ def test_the_aesthetic_score_is_that_of_public_code(tmp_path: Path) -> None:
     expected = [scores[0] for scores in recorded.values()]
     assert found == pytest.approx(expected, abs=TOLERANCE)
     assert set(model.weights) == {"checkpoint", "head"}
+    tensor = torch.from_numpy(unit_pixels(images()["square"]))[None]
+    rewards = model.rewards_of(["not read"], tensor)
+    assert rewards.tolist() == pytest.approx(recorded["square"], abs=TOLERANCE)
 
 
 def test_every_scorer_was_recorded_on_most_kinds_of_images() -> None:

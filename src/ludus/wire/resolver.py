@@ -1,0 +1,81 @@
+"""Look-ups of host names for aiohttp's connections, bounded in number.
+
+A look-up cannot be stopped: when its caller's time is over it goes on, for as long as the name
+servers are silent. Each of asyncio's own holds a thread of the event loop's executor meanwhile,
+until none is left to write a file, and the end of the program waits for all. Here all that ask for
+a name share one look-up, on a thread that nothing waits for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from concurrent.futures import Future
+
+from aiohttp.abc import AbstractResolver, ResolveResult
+
+MAX_LOOKUPS = 32
+"""The most names that are looked up at once; others are refused meanwhile."""
+
+_Asked = tuple[str, int, int]
+_lock = threading.Lock()
+_under_way: dict[_Asked, Future[list[ResolveResult]]] = {}
+
+
+class SharedResolver(AbstractResolver):
+    """The system's resolver; all instances of a process share the look-ups that are under way."""
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        """Return the addresses of a host.
+
+        Raises:
+            OSError: the host has no address, or `MAX_LOOKUPS` other look-ups are under way.
+        """
+        asked = (host, port, family)
+        with _lock:
+            found = _under_way.get(asked)
+            if found is None:
+                if len(_under_way) >= MAX_LOOKUPS:
+                    raise socket.gaierror(
+                        socket.EAI_AGAIN,
+                        f"{host!r} is not looked up: {MAX_LOOKUPS} other names are, the first is "
+                        f"{next(iter(_under_way))[0]!r}; do the name servers answer?",
+                    )
+                found = Future()
+                found.set_running_or_notify_cancel()  # a caller that leaves cancels it for nobody
+                threading.Thread(
+                    target=_look_up, args=(asked, found), name="ludus-look-up", daemon=True
+                ).start()
+                _under_way[asked] = found
+        addresses: list[ResolveResult] = await asyncio.wrap_future(found)
+        return list(addresses)
+
+    async def close(self) -> None:
+        """Do nothing: look-ups belong to the process."""
+
+
+def _look_up(asked: _Asked, found: Future[list[ResolveResult]]) -> None:
+    host, port, family = asked
+    try:
+        records = socket.getaddrinfo(
+            host, port, family=family, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG
+        )
+        numeric = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
+        found.set_result(
+            [
+                ResolveResult(
+                    hostname=host, host=str(address[0]), port=port, family=kind, proto=protocol,
+                    flags=numeric,
+                )
+                for kind, _, protocol, _, address in records
+            ]
+        )  # fmt: skip
+    except Exception as error:  # a name that is none is a UnicodeError
+        unknown = socket.gaierror(socket.EAI_NONAME, f"{host!r} is no host name: {error}")
+        found.set_exception(error if isinstance(error, OSError) else unknown)
+    finally:
+        with _lock:
+            del _under_way[asked]
