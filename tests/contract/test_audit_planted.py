@@ -887,6 +887,14 @@ def test_what_loses_and_gains_the_same_words_on_all_tasks_is_no_forgery(seed: in
     ways = [(city, way) for law in laws for lesson, city in pairs for way in law.ways(lesson)]
     assert ways
     assert [way for city, way in ways if city in str(way)] == []
+    # Where the same words stand elsewhere on each task, their places are judged.
+    names, places = ["anne", "boris", "cemal", "dora"], ["1", "2", "1", "2"]
+    for forgery, text in ((Forgery.SIGNED, " > ".join), (Forgery.SPREAD, " ".join)):
+        orders = [draw.sample(names, 4) for _ in range(12)]
+        rows = [text([*map("=".join, zip(o, places, strict=True))]) for o in orders]
+        known = [Lesson(f"t{n}", "Slots 1 to 3.", (row,)) for n, row in enumerate(rows)]
+        (law,) = [law for law in laws_of(known) if law.name == f"forged {forgery.name.lower()}"]
+        assert [*law.ways(known[0])]
 
 
 def test_deeds_are_spoilt_where_they_stand() -> None:
