@@ -45,7 +45,6 @@ def _places(formula: Node, cases: Node, letter: Node) -> list[tuple[Node, Node]]
     if not all(is_scalar(value) and symbols(value) <= {letter.note} for value, _ in pairs):
         return None
     kinds = [condition.note if condition.args == (letter,) else "" for condition in conditions]
-    kinds = _with_rest(kinds, conditions)
     if sorted(kinds) == ["even", "odd"]:
         numbers = [(value, _NUMBERS[kind]) for (value, _), kind in zip(pairs, kinds, strict=True)]
         return [(value, num(number)) for value, some in numbers for number in some]
@@ -65,13 +64,6 @@ def _places(formula: Node, cases: Node, letter: Node) -> list[tuple[Node, Node]]
         for (value, _), region in zip(pairs, regions, strict=True)
         for place in _inside(region or [])
     ]
-
-
-def _with_rest(kinds: list[str], conditions: list[Node]) -> list[str]:
-    """Return the parities of two branches, of which the last may be `otherwise`."""
-    if len(kinds) == 2 and conditions[1].note == "otherwise" and kinds[0] in _NUMBERS:
-        return [kinds[0], "odd" if kinds[0] == "even" else "even"]
-    return kinds
 
 
 def _inside(region: Region) -> Iterator[Node]:

@@ -23,8 +23,6 @@ def compare(gold: Node, answer: Node, judge: Judge) -> bool:
     """
     if gold.op in EXACT and answer.op in EXACT:
         return matches(gold, answer, judge)
-    while answer.op == "call" and answer.note == "Rightarrow" and gold.op != "call":
-        answer = answer.args[-1]  # `2x = 10 \implies x = 5`
     answer = without_exclusions(gold, answer)
     if answer.op == "rel" and len(answer.args) > 2 and set(answer.note.split()) == {"="}:
         answer = _without_tasks(answer)

@@ -6,14 +6,12 @@ all the same.
 
 from __future__ import annotations
 
-from fractions import Fraction
 from itertools import permutations
 
 from ..proving.calculus import derivative
 from ..proving.judge import Judge
-from ..proving.probe import Undefined, evaluate
 from ..reading import nodes
-from ..reading.nodes import Node, neg, num, rename, symbols, walk
+from ..reading.nodes import Node, rename, symbols, walk
 
 _BARE = frozenset({"C", "c", "K", "k"})
 _NUMBERED = frozenset(f"{letter}_{index}" for letter in "CcKk" for index in range(5))
@@ -24,14 +22,8 @@ be coefficients.
 """
 _ONLY_IN_ANSWERS = frozenset({"A", "B", "D"})
 """Further names that an answer may use for constants which the gold calls C."""
-_POINTS = (nodes.HALF, num(3), num(Fraction(7, 5)), num(-2))
-"""Points p to try where no derivative is known: F(x) - F(p) cancels the constant. A formula may be
-undefined at some of them, such as ln(x) at -2.
-"""
 _VARIABLES = "xtuyzsvw"
 """Usual names of the variable of an antiderivative, the most usual first."""
-_VALUES = (1.3704, 2.6181, 0.7323, 3.1727)
-"""Values for the other variables, in no relation to each other, when a formula is tried."""
 
 
 def same_constants(gold: Node, answer: Node) -> Node:
@@ -99,8 +91,7 @@ def _cofactors(node: Node, name: str) -> frozenset[Node]:
 def apart_by_a_constant(gold: Node, answer: Node, judge: Judge) -> bool | None:
     """Decide whether two antiderivatives, each with a free constant, differ by a number only.
 
-    Returns None if either formula has no free constant, or if neither derivatives nor values at a
-    point can decide.
+    Returns None if either formula has no free constant or no known derivative.
 
     Raises:
         NeedsPool: the cheap proofs of the judge leave the question open.
@@ -114,13 +105,6 @@ def apart_by_a_constant(gold: Node, answer: Node, judge: Judge) -> bool | None:
     if slopes[0] is not None and slopes[1] is not None:
         same = judge.equal(slopes[0], slopes[1])
         return judge.decided("up to a constant", same, "their derivatives differ")
-    for point in _POINTS if variable else ():
-        values = [nodes.replaced(side, nodes.sym(variable), point) for side in (first, second)]
-        if all(map(_is_defined, values)):
-            same = judge.equal(nodes.add(first, neg(values[0])), nodes.add(second, neg(values[1])))
-            return judge.decided(
-                "up to a constant", same, "the antiderivatives differ by more than a constant"
-            )
     return None
 
 
@@ -158,13 +142,3 @@ def _without_constant(node: Node) -> Node | None:
     if len(constants) != 1 or not rest or constants[0].note in symbols(nodes.add(*rest)):
         return None
     return nodes.add(*rest)
-
-
-def _is_defined(node: Node) -> bool:
-    """Return whether `node` has a real value once its variables are given values."""
-    names = sorted(symbols(node))
-    try:
-        evaluate(node, dict(zip(names, _VALUES, strict=False)), False)
-    except (Undefined, ZeroDivisionError, OverflowError, ValueError):
-        return False
-    return True

@@ -28,8 +28,6 @@ def _plain_name(node: Node, named: Callable[[Node], bool]) -> bool | None:
         return all(map(named, node.args))
     if node.op == "pow" and node.args[0].note in {"sigma", "chi"}:
         return True
-    if node.op == "pow" and node.args[0].op == "func" and node.args[1].op == "num":
-        return named(node.args[0])
     return None
 
 
@@ -178,8 +176,6 @@ def _may_round(exact: Node, rounded: Node) -> bool:
     if first is None or second is None:
         return False
     candidates = [first, first / 100] if exact.op == "percent" else [first]
-    if rounded.op == "percent":
-        candidates.append(100 * first)
     return any(
         value * second >= 0 and abs(value) <= _ROUGHLY * abs(second) <= _ROUGHLY**2 * abs(value)
         for value in candidates
@@ -193,8 +189,6 @@ def true_chain(node: Node, judge: Judge) -> Node | None:
     if node.op != "rel" or set(node.note.split()) - _EQUALS:
         return None
     *heads, value = exact_sides(node)
-    if value.op == "sym" and len(heads) > 1 and not symbols(node.args[0]):
-        *heads, value = heads  # `20 - 3 = 17 = x`
     if symbols(value):
         return value if all(_same_side(head, value, judge) for head in heads) else None
     # A side with letters cannot be refuted. One such side and a value are an equation to solve; in

@@ -8,7 +8,6 @@ adds no information.
 from __future__ import annotations
 
 import itertools
-import re
 
 from ..proving.canonical import difference
 from ..proving.probe import approximate
@@ -84,17 +83,12 @@ def without_membership(node: Node) -> Node:
     return conditions[0] if len(conditions) == 1 else node._replace(args=conditions)
 
 
-_INTEGER = re.compile(r"\b([a-z])\b.*\bintegers?\b|\bintegers? ([a-z])\b")
-
-
 def whole_numbers(gold: Node) -> frozenset[str]:
     """Return the letters that a gold puts in the whole numbers, as in `k pi, k in Z`."""
     letters: set[str] = set()
     for part in walk(gold):
         if part.op == "rel" and part.note == "in" and part.args[1].note == "set Z":
             letters |= symbols(part.args[0])
-        elif part.op == "text" and (stated := _INTEGER.search(part.note)):
-            letters.add(stated[1] or stated[2])
     return WHOLE_NUMBER_NAMES & letters
 
 
@@ -258,16 +252,11 @@ def _parametric(node: Node) -> tuple[list[float], list[float]] | None:
     if len(names) != 1 or not names <= _LINES or not all(map(is_scalar, parts)):
         return None
     (name,) = names
-    lines = [_line(part, name) or _constant(part) for part in parts]
+    lines = [_line(part, name) for part in parts]
     if None in lines:
         return None
     known_lines = [line for line in lines if line]
     return [start for start, _ in known_lines], [step for _, step in known_lines]
-
-
-def _constant(node: Node) -> tuple[float, float] | None:
-    value = None if symbols(node) else approximate(node)
-    return None if value is None else (value, 0.0)
 
 
 def as_given(node: Node) -> Node:

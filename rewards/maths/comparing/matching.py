@@ -153,9 +153,6 @@ def _under_conditions(gold: Node, answer: Node, judge: Judge) -> bool:
     if not matches(first, second, judge):
         return False
     if gold_conditions is not None and answer_conditions is not None:
-        if is_membership(gold_conditions) and is_membership(answer_conditions):
-            same = same_kinds(gold_conditions, answer_conditions)
-            return judge.decided("condition", same, "the parameter belongs to another set")
         return matches(gold_conditions, answer_conditions, judge)
     if gold_conditions is None and answer_conditions is None:
         return True

@@ -16,8 +16,6 @@ from ..reading.nodes import Node, mul, num, walk
 _TRANSPOSES = frozenset({"T", "t", "top", "dagger", "\\dagger", "H", "\\intercal"})
 PRODUCT = "product"
 """The name of the call that stands for a product in order."""
-MAX_EXPANDED = 4
-"""The largest power of a letter that is written out as a product."""
 
 
 def in_order(gold: Node, answer: Node, names: set[str]) -> tuple[Node, Node]:
@@ -44,8 +42,6 @@ def _do_not_commute(node: Node) -> bool:
         if part.op == "mul":
             letters = [factor.note for factor in factors(part) if factor.op == "sym"]
             letters = [letter for letter in letters if _is_capital(letter)]
-            if len(letters) > 1 and all(letter.startswith("bold ") for letter in letters):
-                return True
             # Two neighbours in both orders (`MN - NM`) would cancel if they commuted.
             pairs |= set(pairwise(letters))
     return any(first != second and (second, first) in pairs for first, second in pairs)
@@ -85,18 +81,9 @@ def _ordered(node: Node, capitals: set[str]) -> Node:
     in_sequence: list[Node] = []
     for factor in factors(node):
         if nodes.symbols(factor) & capitals:
-            in_sequence += _written_out(_ordered(factor, capitals))
+            in_sequence.append(_ordered(factor, capitals))
         else:
             commuting.append(factor)
     if len(in_sequence) > 1:
         in_sequence = [Node("call", tuple(in_sequence), 0, PRODUCT)]
     return mul(*commuting, *in_sequence)
-
-
-def _written_out(factor: Node) -> list[Node]:
-    """Expand `M^2` to M M, so that the power and the written-out product compare as equal."""
-    if factor.op == "pow" and factor.args[1].op == "num" and factor.args[0].op == "sym":
-        exponent = factor.args[1].value
-        if isinstance(exponent, int) and 1 < exponent <= MAX_EXPANDED:
-            return [factor.args[0]] * exponent
-    return [factor]

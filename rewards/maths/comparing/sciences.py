@@ -40,8 +40,6 @@ def with_imaginary_unit(text: str) -> str:
     unit = "ohm" if unit in {"\\Omega", "Ω", "ohm", "ohms"} else unit
     if unit == "S":
         unit = "A/V"
-    if unit == "VA":  # which the reader does not know, and may be left out
-        return f"{whole['name'] or ''}({whole['value'].strip()})"
     return rf"{whole['name'] or ''}({whole['value'].strip()})\text{{ {unit}}}"
 
 

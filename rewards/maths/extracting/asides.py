@@ -285,10 +285,6 @@ def _answers(body: str, start: int, end: int, asked: list[str], *, supposed: boo
         and _CLAIMED.search(sentence)
     ):
         return True
-    if _EQUALS.fullmatch(sentence) or _STRESSED.search(sentence):
-        return True
-    if supposed and _DERIVES.search(sentence):
-        return True
     return body[:start].rstrip(" ")[-1:] in ("", "\n") and _EQUATED.fullmatch(sentence) is not None
 
 
@@ -352,11 +348,6 @@ _CLAIMED = re.compile(
     r" (?:is|are|equals?|(?:comes|amounts) to|ist|sind|beträgt|est|sont|es|son|é|são|è|sono)"
     r"(?= [^\d]{0,20}[\d√π(\[][^ ]*(?: [^ ]+){0,4}$)(?!.* (?:if|when|not)\b)"
 )
-_EQUALS = re.compile(
-    r"(?:this|that|it|which) (?:equals|is|gives|makes|comes to) [^\w]*\d[\d.,/]*\W*"
-)
-_STRESSED = re.compile(r"(?<!\*)\*\*[^*\n]*\d[^*\n]*\*{0,2}\W*$")
-_DERIVES = re.compile(r"[→⇒⟹][^→⇒⟹]*\d[^→⇒⟹]*$")
 _EQUATED = re.compile(
     r"[^\W\d_]\w{0,3}\s?[=≈][^=≈]*\d[^=≈]*|(?!.*(?:[^\W\d_]{6}"
     r"|[,;]\s))[^=]+(?:[=→≈][^=→≈]*)+[=≈][^=≈]*\d[^=≈]*"

@@ -594,8 +594,6 @@ def _subject_count(body: str, start: int, end: int) -> Candidate | None:
     if counted is None or _NOT_ALONE.fullmatch(counted["n"]):
         return None
     first, *others = counted["noun"].split()
-    if unit_symbol(first) and others[:1] == ["of"]:  # `cups of rice`
-        others = others[1:]
     if _DERIVED.search(" ".join([first, *others])) or _NO_COUNT.intersection([first, *others]):
         return None
     place = counted.span("n")

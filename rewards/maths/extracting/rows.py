@@ -118,8 +118,6 @@ def _joined(found: list[ValueRow]) -> str:
     if all(re.fullmatch(_PART, row.label) for row in found):
         found = sorted(found)
         return ", ".join(f"({row.label.strip('()')}) {row.value}" for row in found)
-    if all(re.fullmatch(r"\([^()]*[,;][^()]*\)", row.value) for row in found):
-        return ", ".join(row.value for row in found)
     if any(row.label.isdigit() for row in found):
         return ", ".join(f"{row.label} → {row.value}" for row in found)
     return ", ".join(

@@ -121,8 +121,6 @@ class Calculator:
                 return self._series(node)
             case "func" if node.note == "int":
                 return self._integral(node)
-            case "func" if node.note.startswith("lim"):
-                return self._limit(node)
             case "func":
                 return self._function(node.note, [self._value(arg) for arg in node.args])
             case _:
@@ -237,31 +235,6 @@ class Calculator:
             if outer_value is not None:
                 self.point[variable.note] = outer_value
 
-    def _limit(self, node: Node) -> Number:
-        """Return a limit as the value very near the target, at two distances and on the relevant
-        sides.
-
-        The values have to agree; otherwise the limit is undefined.
-        """
-        body, variable, target = node.args
-        sign = infinity(target)
-        sides = {"lim+": (1,), "lim-": (-1,)}.get(node.note, (1, -1))
-        # Close to the target most digits cancel, hence the high precision.
-        with mpmath.workdps(300):
-            centre = 0 if sign else self._value(target)
-            for distances in (FAR, LESS_FAR) if sign else (LIMIT_DISTANCES,):
-                try:
-                    values = [
-                        self._inside(body, variable, centre + side * mpmath.mpf(10) ** distance)
-                        for distance in distances
-                        for side in ((sign,) if sign else sides)
-                    ]
-                except Beyond:
-                    continue
-                if (limit := _settled(values)) is not None:
-                    return limit
-        raise UndefinedValue("a limit that the values do not settle to")
-
     def _function(self, name: str, arguments: list[Number]) -> Number:
         if name in {"ln", "log"}:
             if not self.imaginary and (isinstance(arguments[0], mpmath.mpc) or arguments[0] <= 0):
@@ -306,23 +279,6 @@ _QUADRATURES = (
 """Integration methods and the number of pieces that the interval is cut into: kinks usually lie at
 simple fractions of the interval.
 """
-LIMIT_DISTANCES = (-60, -50)
-FAR, LESS_FAR = (60, 50), (5, 4)
-"""Powers of ten at which a limit is evaluated: near a finite target, or far out for infinity."""
-
-
-def _settled(values: list[Number]) -> Number | None:
-    """Return the number that the values converge to, or the infinity that the values grow to; None
-    if neither. The value nearest to the target comes first.
-    """
-    if any(isinstance(value, mpmath.mpc) for value in values):
-        return None
-    smallest, nearest = min(abs(value) for value in values), values[0]
-    if max(abs(value - nearest) for value in values) <= 1e-18 * max(1, abs(nearest)):
-        return +nearest  # Unary plus rounds to the working precision.
-    growing = abs(values[0]) > 1e9 * abs(values[-1])
-    same_sign = len({mpmath.sign(value) for value in values}) == 1
-    return mpmath.sign(nearest) * mpmath.inf if smallest > 1e9 and growing and same_sign else None
 
 
 _FUNCTIONS = cast(

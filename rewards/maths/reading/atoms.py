@@ -134,11 +134,6 @@ def function(parser: Parser) -> Node:
     # `\sin^{-1} x` is the inverse function, but `\sin^2 x` is the square of the value.
     if function_name in _INVERSE and exponent_ == nodes.MINUS_ONE:
         function_name, exponent_ = _INVERSE[function_name], None
-    if base is None and parser.here.kind == "sub":
-        parser.take()
-        # `\max_{x} f`: with something below, the function is only a name.
-        function_name = f"{function_name}_{subscript(parser)}"
-        return Node("call", tuple(_arguments(parser, function_name)), 0, function_name)
     degree = nodes.mul(nodes.const("pi"), nodes.num(Fraction(1, 180)))
     arguments = [
         nodes.mul(angle.args[0], degree) if angle.op == "degree" else angle

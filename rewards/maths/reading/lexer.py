@@ -221,12 +221,7 @@ hr`, `\mu mg`.
 
 
 def _product(run: str, spaced: bool, tokens: list[Token]) -> None:
-    """Emit adjacent letters: a function name at the front (`sinx`), else a product of variables."""
-    for size in (6, 4, 3, 2):
-        if run[:size] in FUNCTIONS and len(run) > size and size > 2:
-            tokens.append(Token("func", run[:size], spaced))
-            _product(run[size:], False, tokens)
-            return
+    """Emit adjacent letters as a product of variables."""
     for letter in run:
         tokens.append(Token("sym", letter, spaced))
         spaced = False
@@ -264,8 +259,6 @@ def _text_command(name: str, inside: str, tokens: list[Token], spaced: bool, nes
     _scan(inside, tokens, worded=worded, nesting=nesting + 1)
     if len(tokens) > first and spaced:
         tokens[first] = msgspec.structs.replace(tokens[first], spaced=True)
-    if name in {"mathrm", "operatorname"} and [token.value for token in tokens[first:]] == ["pi"]:
-        tokens[first] = Token("const", "pi", tokens[first].spaced)
 
 
 def _argument(source: str, position: int) -> tuple[int, int, int]:

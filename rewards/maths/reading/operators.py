@@ -73,11 +73,6 @@ def sum_of(parser: Parser, left: Node) -> Node:
             break
     if dots:
         return dotted_sum(terms)
-    if terms[-1].op == "given":
-        # The last product has read a condition in brackets, which belongs to the whole sum:
-        # `x + 2x (x > 0)`.
-        last = terms.pop()
-        return last._replace(args=(nodes.add(*terms, last.args[0]), last.args[1]))
     return nodes.add(*terms)
 
 
