@@ -319,7 +319,8 @@ def _in_another_unit(prompt: str, gold: str, answer: str) -> str:
     """Return why an answer has another unit than the question asks for, where the gold leaves the
     unit to the question, or "".
     """
-    named = {_unit_at(prompt, place.end()) for place in _ASKED_UNIT.finditer(prompt)}
+    places = _ASKED_UNIT.finditer(prompt)
+    named: set[str | None] = {_unit_at(prompt, place.end()) for place in places}
     named |= {unit_symbol(word) for pair in _UNIT_IN_BRACKETS.findall(prompt) for word in pair}
     named |= {"mol/L"} if _ASKED_MOLAR.search(prompt) else set()
     named -= {None, "", "lb"}  # a pound is a weight or money
