@@ -11,16 +11,14 @@ from .protocol import Sample
 
 
 def exact(sample: Sample) -> Verdict:
-    """Return 1 if the response equals the gold up to case, white space and the way in which accents
-    are encoded, else 0. The gold is a text or a number, or a list of alternatives.
-
-    A gold that says nothing (an empty text or list, `None`, `nan`) is invalid: an empty answer
-    would equal it.
+    """Return 1 if the response equals the gold up to case and white space, else 0. The gold may be
+    a list of alternatives.
     """
     golds = sample.gold if isinstance(sample.gold, list) else [sample.gold]
     if not golds or not all(map(_says_something, golds)):
+        given = "" if sample.gold is None else f"; {sample.gold!r:.80} says nothing"
         return Verdict.invalid(
-            "exact needs a gold: a text, or a list of texts that all count as right; none is empty"
+            f"exact needs a gold: a text, or a list of texts that all count as right{given}"
         )
     answer = _plain(sample.text)
     hit = any(answer == _plain(str(gold)) for gold in golds)
@@ -30,6 +28,7 @@ def exact(sample: Sample) -> Verdict:
 
 
 def _says_something(gold: object) -> bool:
+    """Return whether a gold is a number or a text that no empty answer equals."""
     if isinstance(gold, float):
         return math.isfinite(gold)
     return isinstance(gold, int) or (isinstance(gold, str) and bool(gold.strip()))

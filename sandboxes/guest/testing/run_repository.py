@@ -96,8 +96,8 @@ def _run_tests(pytest: Any, options: Mapping[str, object], writer: int) -> None:
 
 
 _ARGUMENTS = (
-    "-q", "-c", "/dev/null", "--rootdir=.", "-p", "no:cacheprovider", "--import-mode=importlib",
-    "-o", "addopts=",
+    "-q", "-c", "/dev/null", "--rootdir=.", "--confcutdir=.", "-p", "no:cacheprovider",
+    "--import-mode=importlib", "-o", "addopts=",
 )  # fmt: skip
 _NOT_PASSED = (False, "it was skipped or expected to fail", 0.0)
 

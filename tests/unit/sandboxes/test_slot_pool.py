@@ -7,9 +7,11 @@ import errno
 import os
 import resource
 import signal
+import tempfile
 import time
 from collections.abc import AsyncGenerator, Generator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import cast
 
 import pytest
@@ -259,3 +261,21 @@ async def test_gradings_that_begin_at_once_replace_test_runners_that_have_ended(
         assert set(await asyncio.gather(reward(), reward())) == {1.0}
         for slot in list(GradingRunners.of(sandbox)._test_runners):
             slot.give_up()
+
+
+async def test_a_conftest_above_the_folder_of_a_slot_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "conftest.py").write_text("import os\nos._exit(0)\n")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    sandbox = SlotSandbox("unsafe", size=1)
+    try:
+        graded = await grade_repository(
+            sandbox,
+            {"solution.py": "def f():\n    return 1\n"},
+            {"test_f.py": "from solution import f\ndef test_f():\n    assert f()"},
+            ["test_f.py::test_f"],
+        )
+    finally:
+        await sandbox.close()
+    assert graded.verdict.reward == 1.0
