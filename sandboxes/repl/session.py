@@ -311,6 +311,8 @@ class Session:
             await asyncio.wait([end], timeout=0.5)
             if end.done() and not end.cancelled():
                 self._reason = _end_of(end)
+            elif self._ending is None:
+                self._reason = "its process ended, or closed its line to the driver"
             await self.close()
             raise self._gone() from error
         except asyncio.CancelledError:
