@@ -695,6 +695,17 @@ def headed_rows(rng: random.Random, count: int) -> Iterator[Row]:
         yield Row("headed rows", prompt, str(values[place]), said, True)
         other = values[place - 1]
         yield Row("headed rows, another", prompt, str(other), said, False)
+        had, gone = values[place] + other, other
+        thing, rest = (
+            rng.choice(("apples", "coins", "pens")),
+            rng.choice(("Remaining", "Now", "Kept")),
+        )
+        counts = ((thing.capitalize(), had), ("Gone", gone), (rest, had - gone))
+        rows = "\n".join(mark.format(*row) for row in counts)
+        prompt = f"Of {had} {thing} {gone} are gone. How many {thing} are left?"
+        said = f"{rng.choice(('', rng.choice(_HEADS) + gap))}{rows}"
+        yield Row("rows of counts", prompt, str(had - gone), said, True)
+        yield Row("rows of counts, what was before", prompt, str(had), said, False)
         total = f"{other} + {values[place]} = {other + values[place]}"
         fenced = f"{total}\n\n```{rng.choice(('', 'text'))}\n{{}}\n```"
         said, gold = fenced.format(other + values[place]), str(other + values[place])

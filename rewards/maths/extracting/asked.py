@@ -113,13 +113,19 @@ _LABEL = re.compile(rf"[-*•] [*_]*(?P<name>[^:=\n]+?)[*_]*\s?[:=][*_\s]*(?P<va
 
 
 def _by_row(prompt: str, body: str) -> Named | None:
-    """Return the value of the only row at the end whose label the question asks for, or None."""
+    """Return the value of the only row at the end whose label is the name that is asked, or None.
+
+    A noun that is counted is no name: `How many apples are left?` does not ask for `Apples: 10`.
+    """
     rows = _LABELLED.search(body, max(0, len(body) - MAX_QUESTION))
-    asked = asking(prompt).lower() if rows else ""
+    asked = _NAME_ASKED.search(prompt[-MAX_QUESTION:]) if rows else None
+    if rows is None or asked is None:
+        return None
+    name = asked["name"].lower().removeprefix("its ")
     named = [
-        Named(row["name"], row["value"], *row.span("value"))
-        for row in (_LABEL.finditer(body, rows.start()) if rows else ())
-        if re.search(rf"\b{re.escape(row['name'].lower())}\b", asked)
+        Named(name, row["value"], *row.span("value"))
+        for row in _LABEL.finditer(body, rows.start())
+        if row["name"].lower() == name
     ]
     return named[0] if len(named) == 1 else None
 
