@@ -652,6 +652,13 @@ def asked_units(rng: random.Random, count: int) -> Iterator[Row]:
         yield Row("asked units, none", prompt, gold, f"\\boxed{{{gold}}}", True)
         said = shape.format(gold, rng.choice(other))
         yield Row("asked units, another", prompt, gold, said, False)
+        length, area, foreign = rng.choice(
+            (("cm", "cm²", "m²"), ("miles", "miles per hour", "km/h"))
+        )
+        prompt = f"A length in {length} is {gold}. What is asked of the figure?"
+        yield Row("units of what is given", prompt, gold, shape.format(gold, area), True)
+        said = shape.format(gold, foreign)
+        yield Row("units of what is given, another", prompt, gold, said, False)
 
 
 _BOUND_LOGS = ("\\log n", "\\log_2 n", "\\log_{10} n", "\\ln n", "\\lg n", "\\log(n)")

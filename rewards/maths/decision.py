@@ -332,7 +332,10 @@ def _in_another_unit(prompt: str, gold: str, answer: str) -> str:
         given, counted = dimension(node.note), (asked or "").partition("/")[0]  # `5 hours` a day
         units = dimension(asked or ""), dimension(counted)
         if node.op == "quantity" and wanted.op != "quantity" and None not in (given, *units):
-            return "" if given in units else f"the question asks for {asked}, not {node.note}"
+            # `cm^2` is of another quantity than the one that the question gives in `cm`.
+            is_other = asked in re.findall("[A-Za-z]+", node.note) and given != units[0]
+            is_right = given in units or is_other
+            return "" if is_right else f"the question asks for {asked}, not {node.note}"
     return ""
 
 
