@@ -26,6 +26,7 @@ from typing import NamedTuple
 from maths_closings import DRAWS as CLOSINGS
 from maths_endings import DRAWS as ENDINGS
 from maths_forms import DRAWS as FORMS
+from maths_replies import DRAWS as REPLIES
 from maths_words import DRAWS as WORDS
 
 from ludus.rewards import Sample
@@ -610,7 +611,7 @@ def main() -> None:
             *worked(rng, 200),
             *(
                 Case(*row)
-                for draw in (*WORDS, *ENDINGS, *CLOSINGS, *FORMS)
+                for draw in (*WORDS, *ENDINGS, *CLOSINGS, *FORMS, *REPLIES)
                 for row in draw(rng, 200)
             ),
         ]

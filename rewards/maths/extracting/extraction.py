@@ -205,7 +205,7 @@ def _extracted(
     """Extract the answer of a text that begins at `offset` of its response."""
     if (record := recorded(body)) is not None and not truncated:
         return _extraction(body, offset, record, [])
-    statements = Statements(body, truncated=truncated)
+    statements = Statements(body, truncated=truncated, prompt=prompt)
     if statements.last is not None:
         return _extraction(body, offset, statements.last, statements.rivals, several=several)
     if truncated:
@@ -411,7 +411,7 @@ def survey(
     found = None if truncated else _repeated(body, offset, several=False, prompt=prompt)
     repeated = again(body, prompt) if found else None
     body = body[: repeated.cut] if repeated else body
-    statements = Statements(body, truncated=truncated)
+    statements = Statements(body, truncated=truncated, prompt=prompt)
     ranked = [(1, seen) for seen in statements.seen if seen.kind is not CandidateKind.RESULT]
     if statements.last is not None and statements.last not in statements.seen:
         # `last` is a correction, or a copy of a seen statement with a reason why it is void. The

@@ -43,7 +43,7 @@ _NAMED = re.compile(r"(?<![A-Za-z\\])([A-Za-z](?:_\{?\w\}?)?)\s*=\s*$")
 
 
 # The words that name it: `the sum is `, `radius: `.
-_WORDED = re.compile(
+WORDED = re.compile(
     r"(?i)\b(?!(?:answer|result|value|solution|part|which|that|this|here|there|then|and|hence|thus|so)\b)"
     r"([a-z]{3,})\**\s*(?:is|equals|=|:)[\s$*(\\]*$"
 )
@@ -190,7 +190,7 @@ def joined(body: str, group: list[Box]) -> str:
     # A symbol stands close to its box, and a word may have others between.
     for pattern, width, form, joint in (
         (_NAMED, 16, "{} = {}", " , "),
-        (_WORDED, 40, r"\text{{{}}} = {}", ", "),
+        (WORDED, 40, r"\text{{{}}} = {}", ", "),
     ):
         starts = [group[place].start for place in distinct]
         names = [pattern.search(body, max(0, at - width), at) for at in starts]

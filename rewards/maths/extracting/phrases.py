@@ -444,6 +444,14 @@ REOPENED = re.compile(
     r"|no(?=[,.])|actually|on reflection)\b"
 )
 """The start of a sentence that reopens the question, without saying that the answer is wrong."""
+TURNED = re.compile(
+    r"(?is)^\W*(?:however|but|yet|still|that said|nevertheless|on (?:the other hand|reflection))\b"
+    r"[^.]*?\b(?:(?:so|hence|thus|therefore),? (?:(?:really|actually|in fact|instead),? )?(?:it(?:"
+    rf"['’]s| is)|we (?:get|have)|(?:the|our) {_NOUN} is)|(?:is|are)(?= (?:really|actually|in fact)"
+    r"\b)|which leaves)(?: really| actually| in fact)?[ $*\\(]+(?=[-−\d]|[dt]?frac|sqrt)"
+    r"|^(?!.*\bnot\b).*\b(?:as|is|['’]s) (?:my|the final) (?:final )?answer\b"
+)
+"""A sentence that concludes behind a contrast, or calls what it says the final answer."""
 CONCLUDES = re.compile(
     r"(?i)^\W*(?:so|therefore|thus|hence)\b|\b(?:is|are|equals?) (?:therefore|thus|hence|then"
     r"|in fact)\b"

@@ -222,8 +222,14 @@ def unanswered(body: str, start: int, end: int) -> Candidate | None:
         reason = "the response ends with a question"
     elif sentence.rstrip("*_ \n").endswith(":"):
         reason = "the response stops before its answer"
-    elif _OTHERS_SAY.search(sentence) or GIVEN_UP.search(
-        body if len(body) < MAX_CLAUSE else sentence
+    elif (
+        _OTHERS_SAY.search(sentence)
+        or GIVEN_UP.search(sentence)
+        or (
+            (_REFUSES.match(body) or len(body) < MAX_CLAUSE)
+            and GIVEN_UP.search(body, 0, MAX_CLAUSE)
+            and not _GOES_ON.search(sentence)
+        )
     ):
         reason = "the response gives up"
     elif MAY_BE.match(lowered(sentence)) and not _LAST_CLAUSE.search(sentence):
@@ -245,6 +251,10 @@ def unanswered(body: str, start: int, end: int) -> Candidate | None:
     )
 
 
+_REFUSES = re.compile(
+    r"(?i)\W*(?:(?:I['’]m |I am )?(?:sorry|afraid|unfortunately),? (?:but )?)?I\b"
+)
+_GOES_ON = re.compile(r"(?i)\b(?:so|hence|thus|therefore),? (?!I\b|you\b)[^.]*\d")
 # `It lies between 41 and 43, so it is 42`: the last clause says what the others leave open.
 _LAST_CLAUSE = re.compile(r",\s+(?=(?:so|but|hence|thus|therefore|the|it|which|we)\b[^,]*\d)")
 # `Were zero included, we would have 11`: the verb before its subject supposes.

@@ -10,14 +10,16 @@ from itertools import islice
 
 from msgspec.structs import replace
 
+from ..reading.labels import place_of
 from ..reading.notation import squeeze
 from ..reading.vocabulary import NUMBER_WORDS
 from .announcing import announced
 from .asides import aside
+from .asked import asking
 from .candidate import MARKS, Candidate, CandidateKind
 from .closing import picked, stressed
 from .expressions import last_expression
-from .marks import CUT_OFF, MAX_MARKS, SEVERAL_OFFERED, marks
+from .marks import CUT_OFF, MAX_MARKS, SEVERAL_OFFERED, WORDED, box_before, marks
 from .phrases import (
     COMMENTS,
     CONCLUDES,
@@ -29,6 +31,7 @@ from .phrases import (
     POINTS_BACK,
     REOPENED,
     RETRACTION,
+    TURNED,
 )
 from .sentence import CASES, CASES_REACH, NUMBER, closing_sentence
 from .spoken import spoken
@@ -81,8 +84,9 @@ class Statements:
     `rivals` the values claimed in the same breath as `last`.
     """
 
-    def __init__(self, body: str, *, truncated: bool) -> None:
+    def __init__(self, body: str, *, truncated: bool, prompt: str = "") -> None:
         self.body = body
+        self.prompt = prompt
         self.truncated = truncated
         self.seen: list[Candidate] = []
         self.rivals: list[str] = []
@@ -94,7 +98,7 @@ class Statements:
         for place, candidate in enumerate(marks(self.body, truncated=self.truncated)):
             self.seen.append(candidate)
             if not candidate.ignored:
-                mark = candidate
+                mark = self._asked(candidate)
                 self._breath(mark, self._before(mark))
                 break
             if place >= MAX_MARKS:
@@ -122,6 +126,24 @@ class Statements:
             return mark
         self._breath(claims[-1], [mark, *claims[:-1]] if mark else claims[:-1])
         return claims[-1]
+
+    def _asked(self, last: Candidate) -> Candidate:
+        """Return the box before the last in its sentence if the question asks for its name and not
+        for that of the last (`The LCM is \\boxed{840} and the GCD is \\boxed{12}`), else the last.
+        """
+        box = box_before(self.body, last.said_from) if last.kind is CandidateKind.BOX else None
+        gap = self.body[box.end : last.said_from] if box and self.prompt else "."
+        if box is None or len(gap) > MAX_GAP or re.search(r"[.\n]", gap):
+            return last
+        places = box.start, last.said_from
+        names = [WORDED.search(self.body, max(0, place - 40), place) for place in places]
+        question = asking(self.prompt).lower()
+        asked = [name is not None and _in(name[1].lower(), question) for name in names]
+        if not (all(names) and asked[0] and not asked[1]):
+            return last
+        self.seen.append(replace(last, ignored="the question does not ask for it"))
+        text = self.body[box.open : box.close]
+        return Candidate(last.kind, text, box.open, box.close, box.start, box.end)
 
     def _before(self, mark: Candidate) -> list[Candidate]:
         """Return the statements shortly before a mark: another tag or `####` line, or an
@@ -244,17 +266,19 @@ class Statements:
         Either words have reopened the question after the mark (`Wait. ... So the probability is
         $\frac16$.`), or the closing sentence draws a conclusion with a single number.
         """
-        start, end = closing_sentence(self.body)
+        body = _MY_ANSWER.sub("", self.body)
+        start, end = closing_sentence(body)
         start = max(start, last.said_to)
-        sentence = self.body[start:end]
+        sentence = body[start:end]
         if not sentence.strip() or _comments(sentence) or _ABOUT.search(sentence):
             return None
         tail = self.body[max(last.said_to, len(self.body) - REACH) :]
-        reopened = REOPENED.search(tail) is not None
+        turned = body != self.body or TURNED.search(sentence)
+        reopened = REOPENED.search(tail) and GIVES.search(sentence)
         alone = CONCLUDES.search(sentence) and sum(1 for _ in NUMBER.finditer(sentence)) == 1
-        if not (reopened and GIVES.search(sentence)) and not alone:
+        if not (turned or reopened or alone):
             return None
-        value = picked(self.body) or stressed(self.body) or last_expression(self.body)
+        value = picked(body) or stressed(body) or last_expression(body)
         if value is None or value.void or value.start < start:
             return None
         is_other = _displaces(last, value, self.body)
@@ -292,6 +316,10 @@ class Statements:
         return last
 
 
+_MY_ANSWER = re.compile(
+    r"(?i)[.,;]?\s+(?:and )?(?:that|this|which)(?:['’]s| is) (?:my|the final) (?:final )?answer"
+    r"[.!*\s]*$"
+)
 _EXCLUDED = re.compile(
     r"(?s),.*\b(?:exclud|reject|ruled|discard|extraneous|inadmissible|not allowed)"
 )
@@ -299,6 +327,12 @@ _OTHER_VALUE = re.compile(r"(?P<value>-?\d[\d.,/]*)[\s$)\\]{0,3}$")
 """`a local maximum $-6$, but this`: the pronoun means another value."""
 _COMMENT = re.compile(r"(?!option\b|choice\b)[a-z][a-z'-]{2,}(?![\w{])")
 """Words instead of a value: `the answer is positive`, `is between 40 and 50`."""
+
+
+def _in(name: str, question: str) -> bool:
+    """Return whether a question has a name, or the words of which the name is the initials."""
+    initials = r"\w*[ -]".join(name)
+    return place_of(name, question) >= 0 or re.search(rf"\b{initials}", question) is not None
 
 
 def _comments(sentence: str) -> bool:

@@ -37,6 +37,7 @@ sys.modules["maths_words"] = WORDS = _benchmark("maths_words")
 sys.modules["maths_endings"] = ENDINGS = _benchmark("maths_endings")
 sys.modules["maths_forms"] = FORMS = _benchmark("maths_forms")
 sys.modules["maths_closings"] = CLOSINGS = _benchmark("maths_closings")
+sys.modules["maths_replies"] = REPLIES = _benchmark("maths_replies")
 sys.modules["maths_laws"] = LAWS = _benchmark("maths_laws")
 REMARKS = _benchmark("maths_remarks")
 FUZZ = _benchmark("maths_fuzz")
@@ -84,7 +85,7 @@ def test_a_question_is_not_its_answer_and_an_option_is(
 
 @pytest.mark.parametrize(
     "draw",
-    [*WORDS.DRAWS, *ENDINGS.DRAWS, *CLOSINGS.DRAWS, *FORMS.DRAWS],
+    [*WORDS.DRAWS, *ENDINGS.DRAWS, *CLOSINGS.DRAWS, *FORMS.DRAWS, *REPLIES.DRAWS],
     ids=lambda draw: draw.__name__,
 )
 def test_what_a_language_writes_is_read_and_another_value_is_not(
