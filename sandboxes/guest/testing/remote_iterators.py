@@ -11,8 +11,8 @@ from .proxies import Handle
 MAX_ITEMS = 1_000_000
 """The most items of an iterator, so that an endless iterator of the solution is stopped."""
 _ALONE = 64
-"""The number of items that are drawn one by one, since the next item may take forever: tests ask for
-the first four perfect numbers. Then so many are drawn at a time.
+"""The number of items that are drawn one by one, since the next item may take forever: tests ask
+for the first four perfect numbers. Then so many are drawn at a time.
 """
 
 

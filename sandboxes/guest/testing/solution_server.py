@@ -139,8 +139,9 @@ class SolutionServer:
         return self._lent[number]
 
     def _callback(self, number: int) -> object:
-        """Return a function that calls a function of the tests, and looks like that function. One of
-        a library is the same in this process.
+        """Return a function that calls a function of the tests, and looks like that function.
+
+        A function of a library is that of this process.
         """
 
         def call(*arguments: object, **keywords: object) -> object:
