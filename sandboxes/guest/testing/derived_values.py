@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from numbers import Number
 from typing import Any
 
 from . import values
@@ -86,7 +85,7 @@ def _existing_value(handle: Handle, plain: object) -> Derived | None:
     the present content. Any other is what it was: the first answer counts.
     """
     existing = _MADE.get(state_of(handle).token)
-    if existing is None:
+    if existing is None or not isinstance(existing, type(plain)):
         return None
     if isinstance(plain, _MUTABLE):
         parts = values.parts_of(plain)
@@ -164,9 +163,7 @@ def _calculating(base: type, name: str) -> Callable[..., object]:
         alike = all(isinstance(each, Handle) and state_of(each).known for each in given)
         # By its name, or by that of the operator that it reflects.
         makes = scales(state, operator) or scales(state, operator[1:])
-        # A number that an attribute or method gave is that number.
-        is_value = isinstance(self, Number) and any(map(str.isidentifier, state.ways - _OPERATORS))
-        is_own = state.known and (makes or (alike and not is_value))
+        is_own = state.known and (alike or makes)
         answers: object = self.ludus_handle_ if is_own else super(type(self), self)
         result: object = getattr(answers, name, lambda *_: NotImplemented)(
             *(given if is_own else operands)
