@@ -10,11 +10,15 @@ from .proxies import Handle
 
 MAX_ITEMS = 1_000_000
 """The most items of an iterator, so that an endless iterator of the solution is stopped."""
+_ALONE = 64
+"""The number of items that are drawn one by one, since the next item may take forever: tests ask
+for the first four perfect numbers. Then so many are drawn at a time.
+"""
 
 
 class RemoteIterator(Iterator[object]):
-    """An iterator of the solution that is drawn lazily: first a single item, then more at a time if
-    nothing but its items is asked for (`prefetch`).
+    """An iterator of the solution that is drawn lazily: first one by one, then more items at a time
+    if nothing but its items is asked for (`prefetch`).
     """
 
     def __init__(self, line: Any, token: str, *, prefetch: bool) -> None:
@@ -41,7 +45,8 @@ class RemoteIterator(Iterator[object]):
             items: list[object] = answer[0]
             self.ludus_more = answer[1] is True and bool(items)
             self.ludus_drawn += len(items)
-            self.ludus_count = min(64, self.ludus_count * 2) if self.ludus_prefetch else 1
+            if self.ludus_prefetch and self.ludus_drawn >= _ALONE:
+                self.ludus_count = _ALONE
             if self.ludus_drawn > MAX_ITEMS:
                 raise RuntimeError(f"the solution's iterator has more than {MAX_ITEMS} items")
             self.ludus_items = items[::-1]

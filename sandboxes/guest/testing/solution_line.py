@@ -300,15 +300,21 @@ class TestsLine:
         target = self._lent[number]
         if verb == "next" and isinstance(target, Iterator):
             return (next(target),)
+        library = values.library_path(target)
         if verb == "about":
+            if library:
+                return library
             name, text = str(getattr(target, "__name__", "")), getattr(target, "__doc__", None)
             return name, text, *_like(target)
-        if verb == "callback" and callable(target) and not isinstance(target, type):
+        # By a library's function, such as `getattr`, the solution would reach the tests themselves.
+        if verb == "callback" and callable(target) and not isinstance(target, type) and not library:
             positional, keywords = arguments[1:]
             try:
                 return target(*positional, **keywords)  # type: ignore[misc,arg-type]
-            except AssertionError as error:
-                if positional or keywords:  # It could try values until one is right.
+            except BaseException as error:
+                is_failure = isinstance(error, AssertionError) or type(error).__name__ == "Failed"
+                if is_failure and (positional or keywords):
+                    # It could try values until one is right.
                     raise self.fail(f"an assertion about what it was given: {error}") from None
                 raise
         raise value_wire.Malformed(f"no such request: {verb[:20]!r}")

@@ -7,7 +7,6 @@ descriptor.
 from __future__ import annotations
 
 import gc
-import itertools
 import sys
 from _thread import RLock
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -139,12 +138,17 @@ class SolutionServer:
         return self._lent[number]
 
     def _callback(self, number: int) -> object:
-        """Return a function that calls a function of the tests, and looks like that function."""
+        """Return a function that calls a function of the tests, and looks like that function.
+
+        A function of a library is that of this process.
+        """
 
         def call(*arguments: object, **keywords: object) -> object:
             return self._ask("callback", number, arguments, keywords)
 
         details: Any = self._ask("about", number)
+        if type(details) is str:
+            return values.at(details)
         name, text, source, defaults = details
         callback: Any = eval(source, {"ludus_call": call, "ludus_defaults": defaults})
         callback.__name__ = callback.__qualname__ = str(name)
@@ -237,12 +241,10 @@ class SolutionServer:
         if (late := self._late.pop(id(iterator), None)) is not None:
             raise late
         items: list[object] = []
-        # A group of `groupby` is empty once the next group is drawn, so groups cross one by one.
-        max_items = 1 if type(iterator) is itertools.groupby else min(count, _MAX_ITEMS)
         try:
             for item in iterator:
                 items.append(item)
-                if len(items) >= max_items:
+                if len(items) >= min(count, _MAX_ITEMS):
                     return items, True
         except BaseException as error:
             if not items:

@@ -39,7 +39,7 @@ from ludus.messages import (
 )
 from ludus.wire.client import RetryPolicy
 
-QUICK = RetryPolicy(timeout_s=3.0, attempt_timeout_s=0.5, first_wait_s=0.01, max_wait_s=0.02)
+QUICK = RetryPolicy(timeout_s=60.0, attempt_timeout_s=20.0, first_wait_s=0.01, max_wait_s=0.02)
 Reply = web.Response | Callable[[dict[str, Any]], Any]
 
 
