@@ -224,6 +224,26 @@ def test_the_probability_of_improvement_is_antisymmetric() -> None:
     assert improvement(first, first) == pytest.approx(0.5)
 
 
+@pytest.mark.parametrize("inner", ["", "episodes"])
+def test_what_is_exported_is_never_replaced(inner: str, reader: RunReader) -> None:
+    kept = {path: path.read_bytes() for path in reader.path.rglob("*") if path.is_file()}
+    with pytest.raises(ConfigError, match="holds what is exported, which would be replaced"):
+        export(reader, "jsonl", reader.path / inner, filters={})
+    assert {path: path.read_bytes() for path in reader.path.rglob("*") if path.is_file()} == kept
+
+
+@pytest.mark.parametrize("to", [name for name in FORMATS if name in ("sharegpt", "trl", "jsonl")])
+def test_a_file_of_episodes_is_never_replaced_by_its_export(to: str, tmp_path: Path) -> None:
+    name = {"jsonl": "windows.jsonl"}.get(to, f"{to}.jsonl")
+    write_episodes(tmp_path / name, [episode(0)])
+    kept = (tmp_path / name).read_bytes()
+    made = RunReader(tmp_path / name, "file", None)
+    made.refresh()
+    with pytest.raises(ConfigError, match="would be replaced"):
+        export(made, to, tmp_path, filters={})
+    assert (tmp_path / name).read_bytes() == kept
+
+
 def a_run(folder: Path, episodes: list[Episode]) -> RunReader:
     (folder / "episodes").mkdir(parents=True)
     write_episodes(folder / "episodes" / "step-000001.jsonl", episodes)
