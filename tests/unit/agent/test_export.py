@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
+from hypothesis import given, strategies as st
 
 from ludus.agent import Episode, Segment, Trajectory, Turn, write_episodes
-from ludus.agent.viewer.compare import bootstrap, compare, improvement, iqm
+from ludus.agent.viewer.compare import bootstrap, compare, improvement, iqm, labels
 from ludus.agent.viewer.export import FORMATS, WINDOW, export, windows
 from ludus.agent.viewer.run import RunReader
 from ludus.errors import ConfigError
@@ -195,6 +197,20 @@ def test_two_recipes_are_compared_by_worked_numbers(tmp_path: Path) -> None:
     assert [one["scores"] for one in by_seed["recipes"]] == [[0.75, 0.25], [0.5, 0.25]]
     one_seed = compare([runs[0], runs[2]])
     assert one_seed["recipes"][0]["interval"] is None
+
+
+@given(names=st.lists(st.text("ab/", min_size=1, max_size=3), min_size=2, max_size=4, unique=True))
+def test_different_recipes_never_have_one_name(names: list[str]) -> None:
+    with TemporaryDirectory() as folder:
+        recipes = [f"{name}/a-folder-of-many-letters-that-all-have.toml" for name in names]
+        runs = [run(Path(folder) / str(n), [], recipe=name) for n, name in enumerate(recipes)]
+        assert len({*labels(runs)}) == len({*labels(runs, "recipe")}) == len(names)
+
+
+def test_a_setting_that_no_run_has_makes_no_recipes(tmp_path: Path) -> None:
+    runs = [run(tmp_path / name, [1.0], seed=n) for n, name in enumerate("ab")]
+    (why,) = compare(runs, by="sede")["refused"]
+    assert "no run has the setting 'sede'" in why
 
 
 def test_runs_with_other_budgets_or_tasks_are_refused_by_name(tmp_path: Path) -> None:
