@@ -451,6 +451,13 @@ class Interface(Origins):
         return bool(self.attributes or has_texts or said & {"str", "repr", "format"})
 
     @cached_property
+    def ranking(self) -> set[str]:
+        """The names that the tests only hand over as a `key`, to put what they have in order."""
+        keys = [n.value for n in self.nodes if isinstance(n, ast.keyword) and n.arg == "key"]
+        called = [n.func for n in self.nodes if isinstance(n, ast.Call)]
+        return set(map(self.free, keys)).difference(map(self.free, called))
+
+    @cached_property
     def texts(self) -> set[str]:
         """The names of whose results the tests use nothing but the text."""
         uses = [(self.origin(node), node) for node in self.nodes if isinstance(node, ast.expr)]
