@@ -93,6 +93,7 @@ class Interface(Origins):
         defined, imported = _read_reference(reference)
         own = {entry_point, *defined, *dict(declared)}
         self.standard, self.unsure = self._standard(own, imported, entry_point)
+        self._forget()
         self.names -= self.standard.keys()
         self.classes = {name for name, _ in declared}
         self.declared = self.classes | {name for name, kind in defined.items() if kind == "class"}
