@@ -161,6 +161,12 @@ def _read_gold(cleaned: str) -> Node | str | None:
         return str(error)
 
 
+_CIRCLED = {
+    sign: f"({letter})" for sign, letter in zip(range(0x2460, 0x246A), "ABCDEFGHIJ", strict=True)
+}
+"""The letters of options with numbers in circles."""
+
+
 def decide(
     gold: str, answer: str, conventions: Conventions, *, prompt: str = "", deep: Deep | None = None
 ) -> PairDecision:
@@ -171,6 +177,8 @@ def decide(
         BadGold: the gold cannot be read.
         NeedsPool: the cheap steps leave the question open and `deep` is None.
     """
+    if "②" in prompt:
+        prompt, gold, answer = (text.translate(_CIRCLED) for text in (prompt, gold, answer))
     order = _order_asked(prompt) if prompt else ""
     if order and not conventions.ordered_sets:
         conventions = replace(conventions, ordered_sets=True)

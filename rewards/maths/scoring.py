@@ -37,7 +37,7 @@ from .extracting.pipelines import PIPELINES
 from .extracting.rows import lists_in_rows, parts_of
 from .extracting.sentence import closing_sentence
 from .extracting.stance import Stance
-from .extracting.surface import with_dollars, without_notes
+from .extracting.surface import with_dollars, without_decoration, without_notes
 from .extracting.verdicts import to_oneself, verdict
 from .lanes import Lanes
 from .proving.judge import NeedsPool
@@ -434,6 +434,7 @@ class MathsVerifier:
 def _moved(extraction: Extraction, text: str, offset: int, place: Named | Candidate) -> Extraction:
     """Return an extraction of another text, at a place of what follows the thoughts."""
     start, end = offset + place.start, offset + place.end
+    text = without_decoration(text)
     return replace(extraction, text=text, start=start, end=end, equation=False)
 
 

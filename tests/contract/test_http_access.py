@@ -194,6 +194,8 @@ def test_a_full_disk_is_told_once_and_lines_come_again(
     log.write(line)
     waits_until(lambda: path.exists() and len(lines(path)) == 1)
     log.close()
+    files = [Path(link) for link in Path("/proc/self/fd").iterdir()]
+    assert path not in [link.readlink() for link in files if link.is_symlink()]
     messages = [record.getMessage() for record in caplog.records]
     assert [("loses lines" in text, "written again" in text) for text in messages] == [
         (True, False),

@@ -102,8 +102,9 @@ def part_asked(prompt: str, before: str, behind: str) -> str:
 
 _OTHERS = re.compile(r"(?i)\b(?:the|her|his|their|its) (?:remaining|other|rest of the)[ *$]*$")
 _DERIVED = re.compile(
-    r"(?i)\bits (complement|supplement|square|cube|reciprocal|inverse|double|half|negative|opposite"
-    r"|conjugate|successor|predecessor)\b(?! (?:otherwise|if|when|for|where)\b)[^.,;]*$"
+    r"(?i)\bits (complement|supplement|(?:square|cube)(?! root)|reciprocal|inverse|double|half"
+    r"|negative|opposite|conjugate|successor|predecessor)\b"
+    r"(?! (?:otherwise|if|when|for|where)\b)[^.,;]*$"
     r"|\bthe (reciprocal|complement|supplement|successor|predecessor)"
     r"(?: of (?:it|this|that))? (?:is|would be|equals)\b[^.,;]*$"
     r"|\b(half|twice|double|triple|a third|a quarter)(?: of)? (?:it|this|that)\b[^.,;]*$"

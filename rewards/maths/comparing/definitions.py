@@ -175,9 +175,11 @@ def _may_round(exact: Node, rounded: Node) -> bool:
     first, second = (approximate(side) if is_scalar(side) else None for side in inner)
     if first is None or second is None:
         return False
-    candidates = [first, first / 100] if exact.op == "percent" else [first]
+    candidates = [second]
+    if (exact.op == "percent") != (rounded.op == "percent"):
+        candidates.append(second * (100 if exact.op == "percent" else 0.01))
     return any(
-        value * second >= 0 and abs(value) <= _ROUGHLY * abs(second) <= _ROUGHLY**2 * abs(value)
+        first * value >= 0 and abs(first) <= _ROUGHLY * abs(value) <= _ROUGHLY**2 * abs(first)
         for value in candidates
     )
 

@@ -41,7 +41,7 @@ _FRACTION = re.compile(
     r"\\[dtc]?frac\s*(?:\{\s*-?(\d+)\s*\}|(\d))\s*(?:\{\s*(\d+)\s*\}|(\d))"
     r"|(?<![\w.])(\d+)\s*[/:]\s*(\d+)(?![\w.])"
 )
-_MIXED = re.compile(r"\d\s*\\[dt]?frac|\d\s+\d+\s*/\s*\d")
+_MIXED = re.compile(r"\d(?:\s|\\[ ,;:]|~)*\\[dt]?frac|\d\s+\d+\s*/\s*\d")
 _SCIENTIFIC = re.compile(
     r"[\s$]*-?[1-9](?:\.\d+)?\s*(?:\\(?:times|cdot)\s*|\*\s*|[xX]\s*)10\s*(?:\^|\*\*)"
     r"|[\s$]*-?[1-9](?:\.\d+)?[eE][-+]?\d"

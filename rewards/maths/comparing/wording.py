@@ -49,7 +49,8 @@ _SAME = tuple(
          rf"|(?:{_NULL} )?(?:(?:is|should be) )?(?:not|cannot be) rejected",
          "do not reject h0"),
         (r"(?:there is |it has |(?=no limit))no limit"
-         r"|(?:the )?(?:limit )?(?:dne|does ?n[o'’]t exist|does not exist)|不存在",
+         r"|(?:the )?(?:limit )?(?:dne|does ?n[o'’]t exist|does not exist)|不存在"
+         "|n['’]existe pas|n[oã]o? existe|non esiste|existiert nicht|не существует",
          "does not exist"),
         ("不正确|不正確|不对|错误?的?|錯誤?的?|假命题|✗|×|falsch|faux|falso|неверно|ложь|거짓|偽"
          "|yanlış|fałsz|wrong", "false"),

@@ -51,8 +51,8 @@ _EXPLAINS = (
     r"|여기에는|여기서|这不包括|这里的"
 )
 _DIGRESSES = (
-    r"(?:by|for|in) (?:comparison|contrast|reference|context)\b|as a (?:\w+ )?rule of thumb"
-    r"|fun fact|(?:quick |pro )?tip:"
+    r"(?:by|for|in) (?:comparison|contrast|reference|context)\b(?! (?:with|to|the series)\b)"
+    r"|as a (?:\w+ )?rule of thumb|fun fact|(?:quick |pro )?tip:"
     r"|side ?note|by the way|incidentally|as an aside|bonus:|p\.s\.|(?:zum|im) vergleich|übrigens"
     r"|nebenbei|tipp:|hinweis|anmerkung|bemerkung|à titre de|par comparaison|au passage|remarque"
     r"|à noter|d['’]ailleurs|por cierto|en comparación|observación|nota:|consejo:|aliás"

@@ -330,7 +330,7 @@ _DECIDES = re.compile(
 _NOT = re.compile(r"(?i)n['’]t\b|\b(?:not|cannot|never)\b")
 _CLAUSES = re.compile(
     r"(?is).*(?:\b(?:that|so|hence|thus|therefore|means|conclude|implies|but|yet)\b"
-    r"|[:;,.])[,\s]+(?=\S)"
+    r"|[:;,.—])[,\s]+(?=\S)"
 )
 _LINKING = words(
     "the a an it its is are was were does do did can could will has have not ca never this that "
@@ -385,7 +385,8 @@ _OFFERED = re.compile(
 )
 _FORMULA = re.compile(r"\$[^$]*\$")
 _GIVES_REASON = re.compile(
-    r"(?i),?\s+(?:since|because|as|by|for|denn|weil|da|car|parce que|porque|perché|так как)\s"
+    r"(?i),?\s+(?:since|because|as|by|for|denn|weil|da|car|parce que|porque|perché|так как)"
+    r"(?! (?:con|di)vergence)\s"
 )
 
 
@@ -399,6 +400,9 @@ def _by_alternative(prompt: str, body: str, start: int, end: int) -> Named | Non
     offer = " ".join(offered.groups()) if offered else ""
     if offered is None or (re.search(r"ly\b", offer) and re.search(r"\b(?:con|di)verge\b", offer)):
         return None
+    unlike = _UNLIKE.search(body, start, end) if "onverge" in offer else None
+    if unlike and not _DOUBTED.search(body, start, unlike.start()):
+        return Named("", "diverges", *unlike.span())
     for reason in _GIVES_REASON.finditer(body, start, end):
         if body[start : reason.start()].strip():
             end = reason.start()
@@ -424,6 +428,9 @@ def _by_alternative(prompt: str, body: str, start: int, end: int) -> Named | Non
     return Named("", word, begin + match.start(), begin + match.end())
 
 
+_UNLIKE = re.compile(
+    r"(?i)(?:(?:does|can|is) ?not|(?:doesn|can|isn)['’]t|fails to) converge(?:nt)?[\s.!*]*$"
+)
 _DOUBTED = re.compile(
     r"(?i)\b(?:might|may|could|would|should|seem\w*|appear\w*|hardly|almost|nearly|barely"
     r"|formerly|if|unless|whether|either|or|(?<!you )(?<!he )(?<!hey )looks?(?! to)"
@@ -529,8 +536,11 @@ def _by_ratio(prompt: str, body: str, start: int, end: int) -> Named | None:
     """Return `3:2` of a closing sentence that ends in `3 to 2`, or in `3 boys to 2 girls`, where a
     ratio is asked, of the same things in the same order; else None.
     """
-    ratio = _RATIO.search(body, start, end) if _RATIO_ASKED.search(prompt) else None
-    before = body[start : ratio.start()] if ratio else ""
+    if not _RATIO_ASKED.search(prompt):
+        return None
+    sentence = _in_digits(body, start, end)
+    ratio = _RATIO.search(sentence)
+    before = sentence[: ratio.start()] if ratio else ""
     if ratio is None or DENIAL.search(before) or _DOUBTED.search(before) or related(before):
         return None
     question = asking(prompt).lower()
@@ -542,18 +552,23 @@ def _by_ratio(prompt: str, body: str, start: int, end: int) -> Named | None:
     if turned.intersection(_PAIR.findall(before.lower())):
         return None
     value = f"{ratio['first']}:{ratio['second']}"
-    return Named("", value, ratio.start("first"), ratio.end("second"))
+    return Named("", value, start, end)
+
+
+def _in_digits(body: str, start: int, end: int) -> str:
+    """Return a sentence with all its numbers in digits."""
+    sentence = body[start:end]
+    for number in [*spelled_numbers(body, start, end, alone=True)][::-1]:
+        before, behind = body[start : number.start], sentence[number.end - start :]
+        sentence = f"{before}{number.digits}{behind}"
+    return sentence
 
 
 def _by_chance(prompt: str, body: str, start: int, end: int) -> Named | None:
     """Return the fraction of `a 3 in 4 chance` where a probability is asked; else None."""
     if not _CHANCE_ASKED.search(prompt):
         return None
-    sentence = body[start:end]
-    for number in [*spelled_numbers(body, start, end, alone=True)][::-1]:
-        before, behind = body[start : number.start], sentence[number.end - start :]
-        sentence = f"{before}{number.digits}{behind}"
-    chance = _CHANCE.fullmatch(sentence)
+    chance = _CHANCE.fullmatch(_in_digits(body, start, end))
     lead = chance["lead"] if chance else ""
     said = {word.lower() for word in re.findall(r"[^\W\d_]+", lead)}
     if chance is None or not said <= _LEAD_WORDS:  # `the chance of blue is` says it of another

@@ -408,7 +408,7 @@ _EITHER = re.compile(
     r"[*(]*[A-J]\b[)*]*[\s.!*]*$"
 )
 _LINE_LETTER = re.compile(
-    r"\n\s*(?:(?:→|⇒|∴|->|=>)\s*)?[*_(]*(?P<letter>[A-J]|(?<=[→⇒∴>] )[a-j])[)*_.]*\s*$"
+    r"\n\s*(?:(?:→|⇒|∴|->|=>)\s*)?[*_(]*(?P<letter>[A-J①-⑩]|(?<=[→⇒∴>] )[a-j])[)*_.]*\s*$"
 )
 _REASONED = re.compile(r"(?i)\W*(?:yes|no|true|false)\W{1,3}\([^()]*[=×*·][^()]*\)\W*")
 # `so the day is Saturday`: the last word of a conclusion without numbers.

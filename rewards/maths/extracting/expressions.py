@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 
-from ..reading.locales import MEASURE
+from ..reading.locales import MEASURE, MYRIAD
 from ..reading.plain import formulas
 from ..reading.vocabulary import unit_symbol
 from .candidate import Candidate, CandidateKind
@@ -295,7 +295,9 @@ def measured(body: str, end: int) -> int:
     return end if is_word else unit.end(1)
 
 
-_SCALE = re.compile(r" (?:thousand|million|billion|trillion|lakhs?|crores?)(?![-\w])")
+_SCALE = re.compile(
+    rf" (?:thousand|million|billion|trillion|lakhs?|crores?)(?![-\w])|\s?{MYRIAD}(?:\s?\d{{1,4}})?"
+)
 
 
 def with_unit(body: str, text: str, end: int) -> str:
@@ -312,7 +314,7 @@ def _is_unit(words: str) -> bool:
     return _FOREIGN.fullmatch(words) is not None or all(
         unit_symbol(part)
         for part in re.findall("[A-Za-z]+", words)
-        if part not in {"per", "square", "cubic"}
+        if part not in {"per", "square", "cubic", "squared", "cubed"}
     )
 
 
@@ -322,7 +324,7 @@ _UNITS = (
     rf"((?:{MEASURE}|(?:(?:square|cubic) )?[A-Za-z]{{1,12}}(?:[²³]|\^\d)?)"
     r"(?:[·⋅][A-Za-z]{1,3}(?:[²³]|\^\d)?)?"
     r"(?:(?:/| per )(?:(?:square |cubic )?[A-Za-z]{1,12}(?:[²³]|\^\d)?"
-    r"|\([A-Za-z]{1,4}[ ·⋅][A-Za-z]{1,4}\)))?"
+    r"|\([A-Za-z]{1,4}[ ·⋅][A-Za-z]{1,4}\))(?: squared| cubed)?)?"
     r"(?:[ ·⋅][A-Za-z]{1,4}⁻[¹²³]){0,2})"
 )
 _UNIT = re.compile(

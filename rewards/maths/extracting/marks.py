@@ -99,6 +99,9 @@ def recorded(body: str) -> Candidate | None:
     except (ValueError, RecursionError):
         return None
     names = [name for name in record if _ANSWER_KEY.fullmatch(name)]
+    if not names and len(record) > 1 and all(isinstance(value, str) for value in record.values()):
+        text = ", ".join(rf"\text{{{name}}} = {value}" for name, value in record.items())
+        return Candidate(CandidateKind.TAG, text, *match.span("record"), *match.span("record"))
     if len(names) != 1:
         return None
     answer = record[names[0]]

@@ -405,8 +405,9 @@ RETRACTION = re.compile(
     r"|(?:do not|don't) (?:think"
     r"|believe) (?:so|(?:this|that|it)(?:'s| is) (?:right|correct)))\b|\b(?:wait,? no|no,? wait"
     r"|(?:scratch|strike) that|just kidding|on second thoughts?|oops|my (?:mistake|bad|error)"
-    r"|should (?:have been|be|read) (?=[\d$(\\*a-j-])|let me (?:correct|fix|redo) (?:that|this|it"
-    r"|my)|(?:actually|hmm|sorry),? no\b)|(?:correction|korrektur|corrección|correção|correzione"
+    r"|should (?:have been|be|read) (?=[\d$(\\*-]|[b-j]\b|a\b(?! \w))"
+    r"|let me (?:correct|fix|redo) (?:that|this|it|my)|(?:actually|hmm|sorry),? no\b)"
+    r"|(?:correction|korrektur|corrección|correção|correzione"
     r"|исправление)\s?:|(?:^|[.!?\n]\s{0,3})(?:no, (?:that|this"
     r"|it)\b)|j'ai fait une erreur|je me suis trompé|c'est (?:faux|impossible|une erreur)"
     r"|das (?:ist|war|stimmt) (?:\w+ )?(?:falsch|nicht|unmöglich|ein (?:fehler|widerspruch))"
@@ -481,9 +482,11 @@ REASON = re.compile(
 )
 """Words that start a reason after the answer; these are not part of the answer."""
 NO_LIMIT = re.compile(
-    r"(?i)(?!\W*(?:if|suppose|assume|when"
-    r"|unless)\b)[^.;\n]{0,120}?(?<!true )(?<!that )(?P<said>\blimit\b[^.;,\n]{0,40}?"
-    r"\s(?:do(?:es)? not|doesn['’]t|cannot|fails? to) exist|\b(?:is|has) no (?:[a-z-]+ )?limit\b)"
-    r"(?: (?:at|as|for) [^.;,\n]{1,24})?[\s.!*]*$"
+    r"(?i)(?!\W*(?:if|suppose|assume|when|unless|si|wenn|se|если)\b)[^.;\n]{0,120}?(?<!true )"
+    r"(?<!that )(?P<said>\blimit\b[^.;,\n]{0,40}?[\s*](?:do(?:es)? \**not\**|doesn['’]t|cannot"
+    r"|fails? to) exist|\b(?:is|has) no (?:[a-z-]+ )?limit\b|(?:\bl[ií]mite?|\bGrenzwert|\bпредел"
+    r"|[极極]限|극한)[^.;,。\n]{0,40}?(?:n['’]existe pas|n[oã]o? existe|non esiste|не существует"
+    r"|existiert \**nicht|不存在|存在しない|존재하지 않\w*)|\bexistiert der Grenzwert \**nicht)"
+    r"(?: (?:at|as|for) [^.;,\n]{1,24})?[\s.!*。]*$"
 )
 """A limit that does not exist, up to the end of a sentence."""

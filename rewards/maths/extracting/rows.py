@@ -280,6 +280,8 @@ def table_row(text: str) -> str:
     if table is None:
         return ""
     names, values = ([cell.strip(" $*") for cell in row.split("|")] for row in table.groups())
+    if len(names) == len(values) > 2 and not any(cell[:1].isalpha() for cell in names[1:]):
+        return ", ".join(values[1:])  # `| x | 1 | 2 |` above `| y | 3 | 6 |`
     plain = len(names) == len(values) and all(len(name) == 1 and name.isalpha() for name in names)
     return ", ".join(map(" = ".join, zip(names, values, strict=True))) if plain else ""
 

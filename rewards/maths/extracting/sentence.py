@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 
 from ..reading.dates import DATE
+from ..reading.locales import CLOCK
 from ..reading.plain import formulas
 from .candidate import Candidate, CandidateKind
 from .phrases import BOUND, DENIED_BEHIND, DENIED_BY_VERB, MAY_BE
@@ -15,7 +16,8 @@ from .surface import MAX_CLAUSE, clause_before, lowered
 
 NUMBER = re.compile(
     r"(?<![A-Za-z0-9_.,^])[-+−]?(?:\\?[$£€]\s?)?[-+]?"
-    r"(?:(?:(?<![\d.,] )\d{1,3}(?: \d{3})++(?! {0,3}\d)|\d+(?:,\d+|['’]\d{3})*)"
+    r"(?:0(?:b[01]+|o[0-7]+|x[\da-fA-F]+)"
+    r"|(?:(?<![\d.,] )\d{1,3}(?: \d{3})++(?! {0,3}\d)|\d+(?:,\d+|['’]\d{3})*)"
     r"(?:\.\d+(?:[eE][-+]?\d{1,3})?)?(?:/\d+|[¼-¾⅐-⅞])?"
     r"|\.\d+(?:[eE][-+]?\d{1,3})?(?:/\d+)?|[¼-¾⅐-⅞])(?:\s?%|\\%)?"
     r"(?:(?![A-Za-z0-9_])|(?=(?:st|nd|rd|th)(?:\s+(?:days?|weeks?"
@@ -35,15 +37,17 @@ CALCULATED = re.compile(
 """The result of the last calculation of a sentence: `140 - 60 = 80 more than ...`."""
 POINT = re.compile(
     r"[(\[]\s*[-−]?\d[\d./]*(?:\s*[,;]\s*[-−]?\d[\d./]*)+\s*[)\]]"
-    r"|(?<![\w.,/$])-?\d[\d./]*(?: [-+−×·] \d+(?:[./]\d+)*)+(?! ?[\w=])|(?<![\w:.])\d+(?:(?: : "
-    r"|:)\d+)+(?: ?[aApP]\.?[mM]\b| in the (?:morning|afternoon|evening))?(?![\w:])"
-    rf"|{DATE}|(?<![\w.,:])\d{{1,2}} Uhr \d{{2}}(?!\w)"
+    r"|(?<![\w.,/$])-?\d[\d./]*(?: [-+−×·] \d+(?:[./]\d+)*)+(?! ?[\w=])"
+    r"|(?<![A-Za-z\d_:.])\d+(?:(?: : |:)\d+)+(?: ?[aApP]\.?[mM]\b| in the (?:morning|afternoon"
+    r"|evening))?(?![A-Za-z\d_:])"
+    rf"|{DATE}|{re.sub('[?]P<[a-z]+>', '?:', CLOCK.pattern)}"
+    r"|(?<![\w.,:])\d{1,2} Uhr \d{2}(?!\w)"
     r"|(?<![\w.,/:])\d+ ?(?:h|heures?|Stunden?|horas?|or[ae]|час(?:а|ов)?) ?(?:(?:et|und|y|e|и) )?"
     r"\d+ ?(?:min\w*|Min\w*|мин\w*)\b|(?<![\w.,/:])\d{1,2} ?h ?\d\d(?![\w/])"
     r"|(?<![\w.,/])\d+ ?(?:weeks?|days?|hours?|hrs?|h|minutes?|mins?|years?|feet|foot|ft|pounds?"
     r"|lbs?),?(?: and)? \d+ ?(?:days?|hours?|hrs?|minutes?|mins?|seconds?|secs?|s|months?|inche?s?"
-    r"|ounces?|oz)\b|(?<![\w.,/])\d[\d.,]* (?:dollars?|[Ee]uros?|reais|рубл\w+),? "
-    r"(?:(?:and|und|et|y|e|и) )?\d+ (?:[Cc]ents?|centimes|c[ée]nt[ai]vos|centesimi|копе\w+)\b"
+    r"|ounces?|oz)\b|(?<![\w.,/])\d[\d.,]* (?:dollars?|[Ee]uros?|reais|рубл\w+|грив\w+),? "
+    r"(?:(?:and|und|et|y|e|и) )?\d+ (?:[Cc]ents?|centimes|c[ée]nt[ai]vos|centesimi|коп[еі]\w+)\b"
     r"|(?<![\w.,/^])\d{1,4}(?: | and (?!\S+ (?:is|are|was|were|remain)))\d{1,3}/\d{1,4}(?![\w/])"
     r"|(?<=\bratio is )\d+ to \d+(?! ?[\w=])"
 )
@@ -195,7 +199,7 @@ def closing_sentence(body: str) -> tuple[int, int]:
         line = body[max(0, remark.start() - 200) : remark.start()].rpartition("\n")[2]
         end = remark.start() if any(map(str.isdigit, line)) else end
     base = max(0, end - 400)
-    last = base + len(body[base:end].rstrip(" .!?。\n*_`✓✔✅"))
+    last = base + len(body[base:end].rstrip(" .!?。\n*_`✓✔✅\ufe0f"))
     return last - len(clause_before(body, last)), end
 
 

@@ -79,6 +79,8 @@ def surface(body: str) -> str:
         body = _PRINTED.sub(_in_line, body)
     if "$" in body:
         body = _QUANTITY.sub(_in_one_formula, body)
+    if "_" in body:
+        body = _SPELT_APART.sub(lambda said: said[0].replace("_", ","), body)
     if "```" in body:
         body = _FENCED.sub(_unfenced, body)
     if "</" in body:
@@ -88,13 +90,23 @@ def surface(body: str) -> str:
     return body
 
 
-_FENCED = re.compile(r"(?m)^```\w{0,10}\n([^\n`]{1,80}\n)```[ ]*(?:\n\s*)?\Z")
+_SPELT_APART = re.compile(r"(?<![\w\\^])\d{1,3}(?:_\d{3}){2,}(?!\w)")
+"""A number as programs print it: `1_307_674`."""
+_FENCED = re.compile(
+    r"(?im)^(?P<output>[*_# ]{0,6}output\b[*_: ]*\n\s*(?=```)|(?=```output))?```\w{0,10} *\n"
+    r"(?P<value>[^\n`]{1,80})\n``` *$(?P<end>\s*\Z)?"
+)
 
 
 def _unfenced(match: re.Match[str]) -> str:
-    """Return one closing line in a fence without the fence, at the same length."""
-    fence = match[0].index(match[1])
-    return "\n" * fence + match[1].ljust(len(match[0]) - fence, "\n")
+    """Return the line of a fence that a program prints as `Result: 25`, and one that closes the
+    text without the fence, at the same length.
+    """
+    if match["output"] is None and match["end"] is None:
+        return match[0]
+    before, behind = match.start("value") - match.start(), match.end() - match.end("value")
+    lead = "\n" * before if match["output"] is None else "Result:".ljust(before)
+    return lead + match["value"] + "\n" * behind
 
 
 _POWER = r"\$?\^\{?[-−]?\d\}?"
@@ -214,7 +226,7 @@ def _share(match: re.Match[str]) -> str:
 
 _WARNING = re.compile(
     r"(?is)\n[\s>#*_•-]*(?:(?:an? |the )?(?:common|typical|frequent|usual) (?:mistake|error|pitfall"
-    r"|slip|misconception|trap)s?|pitfalls?|watch out|beware|caution"
+    r"|slip|misconception|trap)s?|pitfalls?|(?:key )?takeaways?|watch out|beware|caution"
     r"|warning)[*_]*:[*_]*\s(?P<said>(?:(?!\n\n).)+)\s*$"
 )
 _SECTION = re.compile(

@@ -151,7 +151,9 @@ def with_quantities(gold: str, answer: str) -> tuple[str, str]:
     """
     if "=" not in gold + answer or len(gold) + len(answer) > MAX_LABELLED:
         return gold, answer
-    if _MOMENT.search(gold) is None and len(labelled(gold, bare=True)) < 2:
+    if _MOMENT.search(gold) is None and all(
+        len(labelled(text, bare=True)) < 2 for text in (gold, answer)
+    ):
         return gold, answer
     gold = _worded(gold, answer)
     return gold, _worded(answer, gold)

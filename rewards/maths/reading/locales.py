@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from fractions import Fraction
 from functools import lru_cache, partial
 from unicodedata import normalize
 
@@ -24,6 +25,8 @@ _NAMES = {
     "|derece|stopni|độ|डिग्री|درجة",
     "percent": "por ?ciento|por cento|pour ?cent|[Pp]rozent|per ?cento|per cent|percent|procent"
     "|процент\\w{0,3}|パーセント|퍼센트|प्रतिशत|٪|(?:في |ب)المئة",
+    "hryvnia": "₴|грн\\.?|грив(?:ень|н[яіюі])",
+    "kopiyka": "копі(?:йка|йки|йок)",
     "dollar": "＄|доллар(?:а|ов)?|dólar(?:es)?|ドル|美元|달러|دولار(?:ات|ًا|ا)?|डॉलर",
     "dinar": "دينار",
     "riyal": "ريال",
@@ -117,8 +120,39 @@ def uniform_units(text: str) -> str:
     >>> uniform_units("90 км/ч"), uniform_units("15 metros por segundo"), uniform_units("25平方米")
     ('90 km/h', '15 m/s', '25 \\text{m}^2')
     """
+    if _MYRIAD.search(text):
+        text = _MYRIADS.sub(_counted, text)
+    if "分" in text or "분" in text:
+        text = CLOCK.sub(_clock, text)
     text = _BRACKETED.sub(r" \1", _BEFORE.sub(r"\2\1", text))
     return _IN_TWO_UNITS.sub(r"\g<first> \g<second>", _MEASURED.sub(_named, text))
+
+
+_SIZES = {**dict.fromkeys("万萬만", 10**4), **dict.fromkeys("亿億억", 10**8)}
+MYRIAD = r"(?:[万萬亿億억]|만(?=\s?(?:[원명개]|\d|\W|$)))"
+"""A myriad or its square behind a number; in Korean other words may begin so."""
+_MYRIAD = re.compile(rf"(?<=\d)\s?{MYRIAD}")
+_MYRIADS = re.compile(rf"(?:\d[\d,.]*\s?{MYRIAD}\s?)+(?:\d{{1,4}}(?![\d,.]))?")
+
+
+def _counted(match: re.Match[str]) -> str:
+    """Return a number such as `1億2000万` in digits."""
+    parts = re.findall(r"([\d,.]+)\s?([万萬만亿億억]?)", match[0])
+    total = sum(Fraction(number.replace(",", "")) * _SIZES.get(size, 1) for number, size in parts)
+    space = match[0][len(match[0].rstrip()) :]
+    return f"{total}{space}" if total.denominator == 1 else match[0]
+
+
+CLOCK = re.compile(
+    r"(?:(?P<am>[午上]前|上午|오전)|(?P<pm>午後|下午|오후))?\s?(?P<hour>\d{1,2})\s?[時时点點시]\s?"
+    r"(?P<minute>\d{1,2})\s?[分분]"
+)
+"""A time of day in Chinese, Japanese or Korean: `午後3時15分`."""
+
+
+def _clock(match: re.Match[str]) -> str:
+    half = " am" if match["am"] else " pm" if match["pm"] else ""
+    return f"{match['hour']}:{match['minute']:0>2}{half}"
 
 
 _IN_TWO_UNITS = re.compile(

@@ -45,6 +45,11 @@ _BASE_IN_WORDS = re.compile(
 _INTEGER = re.compile(r"[+-]?\d{1,15}$")
 _FRACTION = re.compile(r"(-?)\\[dt]?frac\{(\d{1,15})\}\{(\d{1,15})\}$")
 _DECIMAL = re.compile(r"\d{1,15}\.\d{1,15}$")
+# A set of a letter in brackets: `15k + 8 \\quad (k \\in \\mathbb{Z})`.
+_MEMBER = re.compile(
+    r"(?<=[\w}])(?:\s|\\[ ,;:!]|\\q?quad|~)*\(\s*([a-zA-Z]\s*\\in\s*"
+    r"\\mathbb\s*\{?\s*[A-Z]\s*\}?)\s*\)$"
+)
 # Words for a value that has a symbol.
 _NAMED_VALUES = {
     **dict.fromkeys(("all integers", "integers"), nodes.sym("set Z")),
@@ -99,6 +104,8 @@ def read_cleaned(cleaned: str) -> Node:
         return nodes.num(value.numerator if value.denominator == 1 else value)
     if _DECIMAL.match(cleaned):
         return exact_numeral(cleaned)
+    if cleaned.endswith(")") and "\\in" in cleaned:
+        cleaned = _MEMBER.sub(r", \1", cleaned)
     cleaned = with_constant(cleaned)
     if ("al" in cleaned or "every" in cleaned) and (numbers := _NUMBERS.match(cleaned)):
         with suppress(Unreadable):

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from numbers import Number
 from typing import Any
 
 from . import values
@@ -85,7 +86,7 @@ def _existing_value(handle: Handle, plain: object) -> Derived | None:
     the present content. Any other is what it was: the first answer counts.
     """
     existing = _MADE.get(state_of(handle).token)
-    if existing is None or not isinstance(existing, type(plain)):
+    if existing is None:
         return None
     if isinstance(plain, _MUTABLE):
         parts = values.parts_of(plain)
@@ -163,7 +164,9 @@ def _calculating(base: type, name: str) -> Callable[..., object]:
         alike = all(isinstance(each, Handle) and state_of(each).known for each in given)
         # By its name, or by that of the operator that it reflects.
         makes = scales(state, operator) or scales(state, operator[1:])
-        is_own = state.known and (alike or makes)
+        # A number that an attribute or method gave is that number.
+        is_value = isinstance(self, Number) and any(map(str.isidentifier, state.ways - _OPERATORS))
+        is_own = state.known and (makes or (alike and not is_value))
         answers: object = self.ludus_handle_ if is_own else super(type(self), self)
         result: object = getattr(answers, name, lambda *_: NotImplemented)(
             *(given if is_own else operands)

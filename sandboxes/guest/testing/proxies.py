@@ -195,7 +195,9 @@ class Handle:
 
     def __instancecheck__(self, instance: object) -> bool:
         instance = held(instance)
-        return isinstance(instance, Handle) and ask(instance, "isinstance", self) is True
+        # A named tuple has crossed as data, of which the solution makes one of its own again.
+        is_own = isinstance(instance, Handle) or hasattr(type(instance), "_fields")
+        return is_own and state_of(self).line.ask("isinstance", instance, self) is True
 
     def __subclasscheck__(self, kind: object) -> bool:
         return isinstance(kind, Handle) and ask(kind, "issubclass", self) is True

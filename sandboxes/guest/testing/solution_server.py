@@ -7,7 +7,6 @@ descriptor.
 from __future__ import annotations
 
 import gc
-import itertools
 import sys
 from _thread import RLock
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -242,12 +241,10 @@ class SolutionServer:
         if (late := self._late.pop(id(iterator), None)) is not None:
             raise late
         items: list[object] = []
-        # A group of `groupby` is empty once the next group is drawn, so groups cross one by one.
-        max_items = 1 if type(iterator) is itertools.groupby else min(count, _MAX_ITEMS)
         try:
             for item in iterator:
                 items.append(item)
-                if len(items) >= max_items:
+                if len(items) >= min(count, _MAX_ITEMS):
                     return items, True
         except BaseException as error:
             if not items:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import functools
 import logging
 import os
 import random
@@ -375,3 +376,34 @@ async def test_an_async_verifier_scores_for_as_long_as_it_is_asked() -> None:
             assert {verdict.reward for verdict in await asyncio.gather(*samples)} == {1.0}
     finally:
         await host.stop()
+
+
+class Sharing:
+    """Holds what forked processes would share: an open file, or a thread."""
+
+    def __init__(self, what: str) -> None:
+        if what == "thread":
+            threading.Thread(target=time.sleep, args=(3600,), daemon=True).start()
+        self.file = open(os.devnull) if what == "file" else None  # noqa: SIM115 - it stays open
+
+    def score(self, sample: Sample) -> float:
+        return 1.0
+
+
+@pytest.mark.parametrize(
+    ("what", "left"), [("", ""), ("file", "1 open descriptors"), ("thread", "1 threads")]
+)
+async def test_what_processes_cannot_share_is_loaded_by_each_of_them(
+    what: str, left: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "ludus")
+    limits = WorkerLimits(processes=2, memory_bytes=512 << 20)
+    make = functools.partial(Sharing, what)
+    host = WorkerProcesses("sharing", make, limits=limits, metrics=ServerMetrics(), timeout_s=60)
+    try:
+        await host.start()
+        assert (await host.score(Sample(response="fine"))).reward == 1.0
+    finally:
+        await host.stop()
+    leaves = [text for text in caplog.messages if "loading it leaves" in text]
+    assert [left in text for text in leaves] == [True] * bool(left)

@@ -325,6 +325,9 @@ def test_the_score_losses() -> None:
     logp, old = rows([0.8], [0.5]).log(), rows([0.4], [0.5]).log()
     found = A.pacs_loss(logp, old, f64(1, 0), ids(0, 0), torch.ones(2, 1))
     same(value(found), log(1.5))  # sigmoid(ln 2) = 2/3
+    # -ln sigmoid(ln 2) and -ln sigmoid(ln 2) again, weighed 3 and 1
+    weighed = A.pacs_loss(logp, old, f64(1, 0), ids(0, 0), torch.ones(2, 1), row_weights=f64(3, 1))
+    same(value(weighed), 2 * log(1.5))
     # Q = (0, .5); targets 1 + .5 and 1
     rover = A.rover_loss(rows([-1, -1]), rows([-1, -1.5]), PLUS, BOTH, temperature=1.0)
     same(value(rover), (1.5**2 + 0.5**2) / 2)

@@ -516,6 +516,10 @@ def test_a_recipe_that_contradicts_itself_is_not_shown() -> None:
             {"algorithm": {"loss": "pacs_loss", "entropy": {"coefficient": 0.1}}},
             "cannot share its denominator",
         ),
+        *(
+            ("grpo", {"algorithm": {"entropy": {"target": 1.0, **wrong}}}, "with a target")
+            for wrong in ({"coefficient": -0.1, "change": 0.1}, {"coefficient": 0.1, "change": 0.0})
+        ),
     ],
 )
 def test_settings_in_conflict_are_refused_with_the_reason(
