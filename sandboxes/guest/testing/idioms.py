@@ -184,12 +184,12 @@ def _changed_global(interface: Interface) -> str:
             continue
         given = interface.given(changed.id) if isinstance(changed, ast.Name) else []
         for place in (changed, *given):
-            name = interface.free(place)
-            # A name in CapWords is a class, and a method of the class makes the change.
-            is_class = name[:1].isupper() and (len(name) == 1 or not name.isupper())
-            is_object = is_class or not interface.used_of(name) <= PLAIN_ATTRIBUTES
-            if name and (isinstance(node, ast.Subscript) or not is_object):
-                return name
+            if name := interface.free(place):
+                # A name in CapWords is a class, and a method of the class makes the change.
+                is_class = name[:1].isupper() and (len(name) == 1 or not name.isupper())
+                is_object = is_class or not interface.used_of(name) <= PLAIN_ATTRIBUTES
+                if isinstance(node, ast.Subscript) or not is_object:
+                    return name
             if isinstance(place, ast.Attribute) and (name := interface.free(place.value)):
                 return f"{name}.{place.attr}"
     return ""

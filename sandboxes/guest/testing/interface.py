@@ -29,8 +29,18 @@ from .plain_attributes import (
     PLAIN_METHODS,
     PREDICATES,
 )
-from .syntax import DECIDED, is_text, last_name, operator_name, parts_of, sides_of, variable_of
+from .syntax import (
+    DECIDED,
+    is_text,
+    last_name,
+    operator_name,
+    parts_of,
+    sides_of,
+    texts_in,
+    variable_of,
+)
 
+_BY_NAME = (*ACCESSORS, "attrgetter", "methodcaller")
 _LOOKING = ("hash", "index", "count", "remove", "add")
 _COLLECTING = ("set", "frozenset", "dict", "Counter")
 """What looks up the items of what it is given, and not the argument itself."""
@@ -83,6 +93,7 @@ class Interface(Origins):
         defined, imported = _read_reference(reference)
         own = {entry_point, *defined, *dict(declared)}
         self.standard, self.unsure = self._standard(own, imported, entry_point)
+        self._forget()
         self.names -= self.standard.keys()
         self.classes = {name for name, _ in declared}
         self.declared = self.classes | {name for name, kind in defined.items() if kind == "class"}
@@ -217,10 +228,9 @@ class Interface(Origins):
                 case ast.Subscript(value=value, ctx=ast.Store() | ast.Del()):
                     self.acted.add(origin := self.origin(value))
                     objects |= {origin} if origin[:1].isupper() else set()
-                case ast.Call(func=ast.Name(id=name), args=[_, ast.Constant(value=said), *_]) if (
-                    name in ACCESSORS
-                ):
-                    self.said.add(str(said))
+                case ast.Call(func=function, args=given) if last_name(function) in _BY_NAME:
+                    # A name that is no text here may be any text of the tests.
+                    self.said |= texts_in(given) or texts_in(self._parents)
                 case ast.Call(func=ast.Name(id="isinstance" | "issubclass"), args=[_, kinds]):
                     objects |= set(map(self.free, getattr(kinds, "elts", [kinds])))
                 case ast.Call(func=ast.Name(id="dict"), args=[_]) | ast.keyword(arg=None):
@@ -449,6 +459,13 @@ class Interface(Origins):
         said = {last_name(node.func) for node in self.nodes if isinstance(node, ast.Call)}
         has_texts = any(isinstance(node, ast.JoinedStr) for node in self.nodes)
         return bool(self.attributes or has_texts or said & {"str", "repr", "format"})
+
+    @cached_property
+    def ranking(self) -> set[str]:
+        """The names that the tests only hand over as a `key`, to put what they have in order."""
+        keys = [n.value for n in self.nodes if isinstance(n, ast.keyword) and n.arg == "key"]
+        called = [n.func for n in self.nodes if isinstance(n, ast.Call)]
+        return set(map(self.free, keys)).difference(map(self.free, called))
 
     @cached_property
     def texts(self) -> set[str]:

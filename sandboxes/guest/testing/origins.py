@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import ast
 import importlib
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 
 from .scopes import ALIASES, BUILTINS, MODULE_NAMES, tables
 from .syntax import inside, is_text, last_name, parts_of, variable_of
@@ -62,6 +64,11 @@ class Origins:
         self._sources: dict[str, list[ast.AST]] = {}
         """Variable -> what its values are, or are parts of."""
         self._helpers: dict[str, list[ast.expr | None]] = {}
+        self._found: dict[tuple[str, frozenset[str], bool], str] = {}
+        """(variable or helper, those that led to it, whether loosely) -> the origin of all that it
+        is given, which many uses ask for."""
+        self._read: dict[str, tuple[set[str], set[str]]] = {}
+        """Variable -> the names of the solution in its sources, and the variables."""
         self._read_bindings()
         self._assigned = self._assigned_in((prelude, *sources))
         """The names in `bound` that are more than parameters."""
@@ -70,6 +77,11 @@ class Origins:
         self._read_libraries()
         self.standard: dict[str, str] = {}
         """Names of the standard library that the tests use as their own -> the module."""
+
+    def _forget(self) -> None:
+        """Forget what was found, since other names are the solution's now."""
+        self._found.clear()
+        self._read.clear()
 
     # --- what names are bound to ----------------------------------------------
 
@@ -236,7 +248,7 @@ class Origins:
     # --- where a value comes from ---------------------------------------------
 
     def origin(
-        self, node: ast.AST | None, seen: tuple[str, ...] = (), *, loose: bool = False
+        self, node: ast.AST | None, seen: frozenset[str] = frozenset(), *, loose: bool = False
     ) -> str:
         """Return the solution's name whose call made the value of `node`; empty if that is not
         sure.
@@ -258,26 +270,38 @@ class Origins:
             case ast.Call(func=function):
                 helper = function.id if isinstance(function, ast.Name) else ""
                 returned = self._helpers.get(helper, [])
-                return self.free(function) or self._same(f"{helper}()", returned, seen)
+                return self.free(function) or self._same(f"{helper}()", lambda: returned, seen)
             case ast.BinOp(left=left, right=right) if loose and not is_text(node):
                 return self.origin(left, seen, loose=True) or self.origin(right, seen, loose=True)
             case ast.UnaryOp(operand=operand) if loose:
                 return self.origin(operand, seen, loose=True)
             case ast.expr() as variable if key := variable_of(variable):
-                return self._same(key, self._values_given(key, loose=loose), seen, loose=loose)
+                values = partial(self._values_given, key, loose=loose)
+                return self._same(key, values, seen, loose=loose)
         return ""
 
     def _same(
-        self, key: str, values: list[ast.expr | None], seen: tuple[str, ...], *, loose: bool = False
+        self,
+        key: str,
+        values: Callable[[], list[ast.expr | None]],
+        seen: frozenset[str],
+        *,
+        loose: bool = False,
     ) -> str:
         """Return the origin that all values of a variable or helper share, but for values that it
         gives in turn: `a, b = b, a`.
         """
-        seen = (*seen, key)
-        known = {variable_of(value) or value: value for value in values if value}
-        others = [value for each, value in known.items() if each not in seen]
-        origins = {self.origin(value, seen, loose=loose) for value in others}
-        return origins.pop() if len(origins) == 1 and None not in values else ""
+        if key in seen:
+            return ""
+        place = key, seen, loose
+        if place not in self._found:
+            way, given = seen | {key}, values()
+            known = {variable_of(value) or value: value for value in given if value}
+            others = [value for each, value in known.items() if each not in way]
+            origins = {self.origin(value, way, loose=loose) for value in others}
+            is_sure = len(origins) == 1 and None not in given
+            self._found[place] = origins.pop() if is_sure else ""
+        return self._found[place]
 
     def _values_given(self, key: str, *, loose: bool = False) -> list[ast.expr | None]:
         """Return what a variable is given, except values reached from itself, as by `node =
@@ -318,16 +342,25 @@ class Origins:
         """Return the names of the solution, and of its module, from which any part of a value may
         come.
         """
-        names: set[str] = set()
-        seen: set[str] = set()
-        sources = [node]
-        while sources:
-            for inner in ast.walk(sources.pop()):
-                key = variable_of(inner) if isinstance(inner, ast.expr) else ""
-                is_own = key in self.modules or key in self._taken
-                if name := self.free(inner) or (key if is_own else ""):
-                    names.add(name)
-                elif key and key not in seen:
-                    seen.add(key)
-                    sources += self._sources.get(key, ())
+        names, waiting = self._read_in([node])
+        seen = set[str]()
+        while waiting:
+            seen.add(key := waiting.pop())
+            if key not in self._read:
+                self._read[key] = self._read_in(self._sources.get(key, ()))
+            named, variables = self._read[key]
+            names |= named
+            waiting |= variables - seen
         return names
+
+    def _read_in(self, nodes: Iterable[ast.AST]) -> tuple[set[str], set[str]]:
+        """Return the names of the solution, and of its module, in nodes, and the variables."""
+        names, variables = set[str](), set[str]()
+        for inner in itertools.chain.from_iterable(map(ast.walk, nodes)):
+            key = variable_of(inner) if isinstance(inner, ast.expr) else ""
+            is_own = key in self.modules or key in self._taken
+            if name := self.free(inner) or (key if is_own else ""):
+                names.add(name)
+            elif key:
+                variables.add(key)
+        return names, variables

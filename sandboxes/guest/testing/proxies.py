@@ -241,7 +241,8 @@ class Abilities:
         if state.kind == "class":
             state_of(result).called = state.name
         interface = state.line.interface
-        if len(state.line.handles) > before and state.name not in interface.acted | interface.texts:
+        shown = interface.acted | interface.texts | interface.ranking
+        if len(state.line.handles) > before and state.name not in shown:
             state_of(result).is_value = not state_of(result).known
         return result
 
@@ -573,6 +574,7 @@ def _ordering(name: str) -> Callable[[Handle, object], object]:
         interface = state_of(self).line.interface
         written |= name in {"le", "ge"} | interface.said | interface.bound  # `operator.le`
         is_shown = state_of(self).known or interface.shows_objects
+        is_shown |= state_of(self).giver in interface.ranking
         if written or not is_shown or not isinstance(operand, Handle):
             return operate_on_plain(name, self, (self, operand))
         return _decided(self, name, operand)
@@ -597,11 +599,14 @@ setattr(Abilities, "__getitem__", _item)  # noqa: B010
 
 _CONTROL = {StopIteration: "next", StopAsyncIteration: "anext", GeneratorExit: ""}
 """Exceptions that, raised by a call, would silently end a `map` or a loop of the tests -> the one
-verb that means them. Where any other raises them, they become errors.
+verb that means them. Where any other raises them, they become errors, unless the tests name them.
 """
 
 
-def here(error: BaseException, verb: str) -> BaseException:
+def here(error: BaseException, verb: str, tests: list[str]) -> BaseException:
     """Return the exception to raise on this side for an exception of the solution."""
-    ends = next((meant for kind, meant in _CONTROL.items() if isinstance(error, kind)), verb)
-    return error if ends == verb else RuntimeError(*error.args)
+    kind = next((kind for kind in _CONTROL if isinstance(error, kind)), None)
+    is_named = kind is not None and any(kind.__name__ in source for source in tests)
+    return (
+        error if kind is None or _CONTROL[kind] == verb or is_named else RuntimeError(*error.args)
+    )

@@ -113,10 +113,9 @@ class SolutionServer:
         if kind is GeneratorType:
             # One of `types.coroutine` is awaited.
             return "w" if item.gi_code.co_flags & _ITERABLE_COROUTINE else "g"  # type: ignore[attr-defined]
-        future = getattr(sys.modules.get("asyncio"), "Future", ())
         # Coroutines, and what an asynchronous generator's `asend` and `aclose` return.
         is_builtin = kind.__module__ == "builtins" and hasattr(kind, "__await__")
-        if is_builtin or isinstance(item, future):
+        if is_builtin:
             return "w"
         if isinstance(item, type):
             return "f"

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import sys
 from collections.abc import Iterator
 from typing import Any, cast
 
@@ -10,6 +11,8 @@ import pytest
 
 from ludus.sandboxes.grading.calls import _read_report  # pyright: ignore[reportPrivateUsage]
 from ludus.sandboxes.grading.options import GradingFault
+from ludus.sandboxes.guest.testing.idioms import examine
+from ludus.sandboxes.guest.testing.interface import Interface
 from ludus.sandboxes.guest.testing.peer import Gone
 from ludus.sandboxes.guest.testing.run_tests import write_rows
 from ludus.sandboxes.guest.testing.solution_line import BrokenTests, without_solution
@@ -64,3 +67,36 @@ def test_want_of_resources_excuses_nobody(error: BaseException) -> None:
 def test_unusable_tests_stay_unusable() -> None:
     last = cast("dict[str, str]", json.loads(reported(BrokenTests("no call"), ours=True)))
     assert last == {"unusable": "no call"}
+
+
+REPEATED = {
+    "a class of the solution": "s = Stack()\ns.push({n})\nr = s.pop()\nassert r == {n}\n",
+    "a helper": "x = helper({n})\nassert x == {n} and helper(x) == f({n})\n",
+    "a changed argument": "d = dict(a={n})\nd['x'] = f(d)\nd.update(g(d))\nassert d['x'] == {n}\n",
+    "arithmetic": "t = V({n})\nt += V(1)\nu = t * 2\nassert (u + t).x == {n} and abs(u - t) < 1\n",
+    "values of each other": "a, b = f({n}), f(2)\na, b = b, a\nc = a\nb = c\nassert c == f(a)\n",
+}
+"""Tests that use the same variables again and again, as those of a class do."""
+
+
+def work(form: str, count: int) -> int:
+    """Return how many functions are called until tests are known to be such as can be judged."""
+    calls = 0
+
+    def note(_: object, event: str, __: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    helper = "def helper(a):\n    return f(a)\n"
+    tests = (helper, *(form.format(n=n) for n in range(count)))
+    sys.setprofile(note)
+    try:
+        examine(Interface(tests, (), "solution", "", "", ""))
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+@pytest.mark.parametrize("form", REPEATED.values(), ids=REPEATED)
+def test_four_times_as_many_tests_are_read_with_less_than_eight_times_the_work(form: str) -> None:
+    assert work(form, 80) < 8 * work(form, 20)
