@@ -18,6 +18,7 @@ import hashlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -40,6 +41,8 @@ TIMEOUT_S = 600.0
 
 VerifierOf = Callable[[str], Verifier]
 """A function from the name of a verifier to the verifier."""
+Settings = Mapping[str, Mapping[str, Any]]
+"""Name of a verifier -> its options."""
 
 
 class AnswerRow(msgspec.Struct, frozen=True):
@@ -59,15 +62,19 @@ class AnswerRow(msgspec.Struct, frozen=True):
     line: int = 0
     """The row's line in its file."""
 
-    def digest(self) -> str:
+    def digest(self, options: Mapping[str, Any]) -> str:
         """Return what tells the row from another: the fields without place and label, and what the
         images hold, wherever they lie.
+
+        Args:
+            options: those of its verifier.
 
         Raises:
             ConfigError: an image cannot be read.
         """
         images = [hashlib.sha256(image_at(Path(path)).data).hexdigest() for path in self.images]
-        judged = (self.gold, self.response, self.prompt, self.info, images, self.verifier)
+        judged = [self.gold, self.response, self.prompt, self.info, images, self.verifier]
+        judged += [options] if options else []
         encoded = msgspec.json.encode(judged, order="deterministic")
         return hashlib.blake2b(encoded, digest_size=8).hexdigest()
 
@@ -100,8 +107,8 @@ class RowVerdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     digest: str
 
     @classmethod
-    def of(cls, row: AnswerRow, verdict: Verdict) -> RowVerdict:
-        """Return the line of a row and its verdict."""
+    def of(cls, row: AnswerRow, verdict: Verdict, options: Mapping[str, Any]) -> RowVerdict:
+        """Return the line of a row and its verdict, by a verifier with these options."""
         return cls(
             row=row.line,
             id=row.id,
@@ -111,7 +118,7 @@ class RowVerdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             detail=verdict.detail,
             metrics=verdict.metrics,
             parts=verdict.parts,
-            digest=row.digest(),
+            digest=row.digest(options),
         )
 
     def verdict(self) -> Verdict:
@@ -218,14 +225,19 @@ class VerdictFile:
     Args:
         path: the file.
         rows: the rows that are judged.
+        settings: the options of verifiers; an answer may be judged otherwise by other ones.
 
     Raises:
-        ConfigError: the file cannot be written, or holds verdicts of other rows.
+        ConfigError: the file cannot be written, or holds verdicts of other rows, or by other
+            options.
     """
 
-    def __init__(self, path: Path, rows: Sequence[AnswerRow]) -> None:
+    def __init__(
+        self, path: Path, rows: Sequence[AnswerRow], settings: Settings = MappingProxyType({})
+    ) -> None:
         self.path = path
-        self.known = _known_verdicts(path, rows)
+        self._settings = settings
+        self.known = _known_verdicts(path, rows, settings)
         """Line of the answer -> what was said of it before."""
         try:
             self._replace()
@@ -235,7 +247,8 @@ class VerdictFile:
 
     def add(self, row: AnswerRow, verdict: Verdict) -> None:
         """Append a verdict."""
-        self.known[row.line] = RowVerdict.of(row, verdict)
+        options = self._settings.get(row.verifier, {})
+        self.known[row.line] = RowVerdict.of(row, verdict, options)
         self._lines.append(msgspec.json.encode(self.known[row.line]))
 
     def close(self) -> None:
@@ -256,7 +269,9 @@ class VerdictFile:
         replace_file(self.path, b"".join(lines))
 
 
-def _known_verdicts(path: Path, rows: Sequence[AnswerRow]) -> dict[int, RowVerdict]:
+def _known_verdicts(
+    path: Path, rows: Sequence[AnswerRow], settings: Settings
+) -> dict[int, RowVerdict]:
     if not path.exists():
         return {}
     if not path.is_file():  # a pipe or a device has no end, and would be replaced by a file
@@ -277,10 +292,10 @@ def _known_verdicts(path: Path, rows: Sequence[AnswerRow]) -> dict[int, RowVerdi
                 f"{path}:{number}: no verdict of ludus score; name another --out"
             ) from None
         row = judged.get(verdict.row)
-        if row is None or row.digest() != verdict.digest:
+        if row is None or row.digest(settings.get(row.verifier, {})) != verdict.digest:
             raise ConfigError(
                 f"{path}:{number}: the verdict is on another answer than row {verdict.row} now "
-                "has; remove the file or name another --out"
+                "has, or by other options; remove the file or name another --out"
             )
         if verdict.status in (Status.OK, Status.INVALID):
             known[verdict.row] = verdict

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -93,7 +94,9 @@ def _drawn(scores: Scores, generator: np.random.Generator) -> Scores:
     return drawn
 
 
-def compare(readers: Sequence[RunReader], *, by: str = "", column: str = "") -> dict[str, Any]:
+def compare(
+    readers: Sequence[RunReader], *, by: str = "", column: str = "", names: Sequence[str] = ()
+) -> dict[str, Any]:
     """Compare runs, grouped into recipes.
 
     Args:
@@ -101,11 +104,14 @@ def compare(readers: Sequence[RunReader], *, by: str = "", column: str = "") -> 
         by: a setting whose value makes the recipes, such as "recipe" or "trainer.lr"; empty tells
             them apart by every setting but the seed and the places.
         column: a metric whose last value is the score, instead of the held-out episodes.
+        names: the recipe of each run, by whoever knows them; empty tells them apart as above.
 
     Returns:
         `recipes`, `pairs` and `levels`, or `refused`: the reasons why the runs cannot be compared.
     """
     refused = _different_budgets(readers)
+    if by and not any(by in reader.flat_settings() for reader in readers):
+        refused.append(f"no run has the setting {by!r}; ludus watch RUN --json settings has them")
     scores: dict[str, dict[str, float]] = {}
     for reader in readers:
         scores[reader.name] = _last_of(reader, column) if column else held_out_scores(reader)
@@ -119,7 +125,7 @@ def compare(readers: Sequence[RunReader], *, by: str = "", column: str = "") -> 
     if refused:
         return {"refused": sorted(set(refused))}
     groups: dict[str, list[RunReader]] = defaultdict(list)
-    for reader, label in zip(readers, labels(readers, by), strict=True):
+    for reader, label in zip(readers, names or labels(readers, by), strict=True):
         groups[label].append(reader)
     table: dict[str, Scores] = {
         label: np.array([[scores[run.name][task] for task in tasks] for run in members], float)
@@ -245,24 +251,34 @@ def _different_budgets(readers: Sequence[RunReader]) -> list[str]:
 
 
 def labels(readers: Sequence[RunReader], by: str = "") -> list[str]:
-    """Return for each run the name of its recipe: the settings that differ between runs."""
+    """Return for each run the name of its recipe: the settings that differ between runs, in few
+    characters unless two recipes would have one name.
+    """
+    short, whole = (_labels(readers, by, is_short=is_short) for is_short in (True, False))
+    return short if len({*short}) == len({*whole}) else whole
+
+
+def _labels(readers: Sequence[RunReader], by: str, *, is_short: bool) -> list[str]:
+    told = partial(_setting, is_short=is_short)
     if by:
-        return [_setting(by, reader.flat_settings().get(by)) for reader in readers]
+        return [told(by, reader.flat_settings().get(by)) for reader in readers]
     flat = [reader.recipe_settings() for reader in readers]
     names = sorted({name for table in flat for name in table})
     differing = [name for name in names if len({table.get(name) for table in flat}) > 1]
     return [
-        ", ".join(_setting(name, table.get(name)) for name in differing if name in table)
-        or _setting("recipe", table.get("recipe"))
+        ", ".join(told(name, table.get(name)) for name in differing if name in table)
+        or told("recipe", table.get("recipe"))
         for table in flat
     ]
 
 
-def _setting(name: str, value: str | None) -> str:
+def _setting(name: str, value: str | None, *, is_short: bool) -> str:
     try:
         plain = msgspec.json.decode(value or '""')
     except msgspec.DecodeError:
         plain = value
-    if isinstance(plain, str) and len(plain) > SHOWN:  # the end of a path tells more than its root
-        plain = f"…{plain[-SHOWN:]}"
-    return f"{plain}" if name == "recipe" else f"{name.rpartition('.')[2]} = {plain}"
+    if is_short:
+        name = name.rpartition(".")[2]
+        if isinstance(plain, str) and len(plain) > SHOWN:  # the end of a path tells more
+            plain = f"…{plain[-SHOWN:]}"
+    return f"{plain}" if name == "recipe" else f"{name} = {plain}"

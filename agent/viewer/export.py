@@ -84,8 +84,8 @@ def export(
         passing: the least reward with which `trl` labels a completion as good.
 
     Raises:
-        ConfigError: there is no such format, no episode passes the filters, or the folder cannot be
-            written.
+        ConfigError: there is no such format, no episode passes the filters, the folder cannot be
+            written, or what is exported would be replaced.
         MissingExtra: pyarrow is not installed.
     """
     if to not in FORMATS:
@@ -101,11 +101,18 @@ def export(
         )
     selection = Selection(reader, _episodes(reader, filters, total), passing)
     files: list[Path] = []
+    place = reader.path.resolve()
+    own = (place, place / "episodes")
+    lost = f"{str(out)!r} holds what is exported, which would be replaced; name another folder"
+    if out.resolve() in own:
+        raise ConfigError(lost)
     try:
         for name, content in FORMATS[to](selection):
             path = out / name
             if path.suffix == ".parquet":
                 _arrow()  # refused before a folder is made, or an earlier file is gone
+            if path.resolve() == place:
+                raise ConfigError(lost)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.unlink(missing_ok=True)  # of an earlier export
             WRITERS[path.suffix](path, content)

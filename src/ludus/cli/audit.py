@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 import tyro
@@ -132,8 +132,8 @@ def main(arguments: Sequence[str]) -> int:
     )
     ensure_known(options.name)
     _refuse_contradictions(options)
-    if options.keep is not None:
-        _write(options.keep, b"")  # before the minutes of an audit, not after them
+    for file in filter(None, (options.keep, options.fix)):
+        _write(file, b"", "ab")  # before the minutes of an audit; what is there stays for now
     closing: Closing | None = None
     with ExitStack() as stack:
         further: list[Attacker] = []
@@ -202,9 +202,10 @@ def _tell(closing: Closing, options: AuditOptions) -> None:
     )
 
 
-def _write(path: Path, content: bytes) -> None:
+def _write(path: Path, content: bytes, mode: Literal["wb", "ab"] = "wb") -> None:
     try:
-        path.write_bytes(content)
+        with path.open(mode) as file:
+            file.write(content)
     except OSError as error:
         raise ConfigError(f"cannot write {str(path)!r}: {error.strerror}") from None
 

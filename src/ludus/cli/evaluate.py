@@ -60,7 +60,7 @@ from .arguments import Flag, VerbHelp, parse
 from .progress import progress_bar
 from .scaling import ScalingSettings, measure_scaling, show_scaling, trained_summaries, verifier_of
 from .sessions import named, opener
-from .view import page_of_file, refuse_unwritable, write_page
+from .view import page_of_file, refuse_no_page, refuse_unwritable, write_page
 
 
 @asynccontextmanager
@@ -289,7 +289,7 @@ def main(arguments: Sequence[str]) -> int:
     if options.verifier:
         verifier_of(options.verifier)  # an unknown one is told before anything is played
     if options.html:
-        refuse_unwritable(Path(options.html))
+        refuse_no_page(Path(options.html))
     options = dataclasses.replace(options, policy=who_plays(options))
     if options.rounds > 1 and options.policy not in ("openai", "local"):
         raise ConfigError(f"--rounds {options.rounds}: is for a model, not for {options.policy}")
@@ -431,14 +431,11 @@ class _Progress:
     """Shows a progress bar while episodes are played, and writes finished episodes to `--out`."""
 
     def __init__(self, options: EvalOptions, stack: ExitStack) -> None:
-        self._path = Path(options.out)
+        self._path = Path(options.out) if options.out else None
         self._out: BinaryIO | None = None
-        if options.out:
-            try:
-                self._path.parent.mkdir(parents=True, exist_ok=True)
-                self._out = stack.enter_context(self._path.open("wb"))
-            except OSError as error:
-                raise ConfigError(f"cannot write --out {options.out!r}: {error.strerror}") from None
+        self._stack = stack
+        if self._path is not None:
+            refuse_unwritable(self._path)
         self._bars = stack.enter_context(progress_bar())
         self._bar = self._bars.add_task(options.policy, total=None)
 
@@ -449,7 +446,9 @@ class _Progress:
     def add(self, episode: Episode) -> None:
         """Advance the bar, and append the finished episode to the file."""
         self._bars.update(self._bar, advance=1)
-        if self._out:
+        if self._path is not None:
+            if self._out is None:  # earlier episodes stay until there is one in their place
+                self._out = self._stack.enter_context(self._path.open("wb"))
             self._out.write(line_of(episode, self._path))
             self._out.flush()
 

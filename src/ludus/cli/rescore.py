@@ -30,6 +30,7 @@ from ludus.verdict import Verdict
 
 from .arguments import Flag, VerbHelp, parse
 from .runs import run_place
+from .view import refuse_unwritable
 
 CONCURRENCY = 64
 TIMEOUT_S = 600.0
@@ -121,6 +122,13 @@ def main(arguments: Sequence[str]) -> int:
     )
     source = episodes_file(run_place(options.path))
     episodes = read_episodes(source)
+    if options.out is not None:
+        if options.out.resolve() == source.resolve():
+            raise ConfigError(
+                f"--out {str(options.out)!r} holds the recorded verdicts, which would be replaced; "
+                "name another file"
+            )
+        refuse_unwritable(options.out)  # before judges are asked
     if not episodes:
         raise ConfigError(f"{str(source)!r} holds no episodes")
     old = [trajectory.verdict for trajectory in _trajectories(episodes)]

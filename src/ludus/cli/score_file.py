@@ -54,10 +54,11 @@ def score_answers(
             f"{path}:{nameless.line}: the row names no verifier; give one to the others: "
             f"ludus score VERIFIER --file {path}"
         )
-    file = VerdictFile(Path(out), rows) if out else None
+    options = {verifier: settings}
+    file = VerdictFile(Path(out), rows, options) if out else None
     started, cpu_s = time.perf_counter(), cpu_seconds()
     try:
-        verdicts = run_interruptible(_score(rows, {verifier: settings}, file, url))
+        verdicts = run_interruptible(_score(rows, options, file, url))
     finally:
         if file is not None:
             file.close()

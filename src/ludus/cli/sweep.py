@@ -117,7 +117,8 @@ def main(arguments: Sequence[str]) -> int:
             print(f"{recipe}: {', '.join(f'{name} = {value}' for name, value in values)}")
     tests = _tests(options, chosen)
     _train_all(tests, settings, options.jobs)
-    comparison = compare([_read(run.folder) for run in tests], by="recipe")
+    names = [_label(run.recipe) for run in tests]
+    comparison = compare([_read(run.folder) for run in tests], names=names)
     if options.json:
         tuned = {recipe: dict(values) for recipe, values in chosen.items()}
         print(msgspec.json.encode(comparison | {"tuned": tuned}).decode())
@@ -145,8 +146,8 @@ def _check(options: SweepOptions, settings: Sequence[str]) -> None:
     if not options.recipes or len(set(options.recipes)) < len(options.recipes):
         raise ConfigError("a sweep needs recipes, each once: ludus sweep grpo rloo -- SETTINGS")
     for recipe in options.recipes:
-        if "recipe" in recipe_or_settings(recipe):
-            check_recipe(recipe)
+        if named := recipe_or_settings(recipe).get("recipe"):
+            check_recipe(str(named))
     labels = [_label(recipe) for recipe in options.recipes]
     if len(set(labels)) < len(labels):
         raise ConfigError(f"two recipes are called {max(labels, key=labels.count)!r}; rename one")

@@ -16,6 +16,9 @@ from ludus.errors import ConfigError
 from .arguments import VerbHelp, parse
 from .runs import run_place
 
+DOCTYPE = b"<!doctype html>"
+"""How every page begins."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ViewOptions:
@@ -97,7 +100,7 @@ def page_of_file(
 
 
 def refuse_unwritable(path: Path) -> None:
-    """Refuse a page that could not be written after the work for it was done; what is there stays.
+    """Refuse a file that could not be written after the work for it was done; what is there stays.
 
     Raises:
         ConfigError: the file cannot be written.
@@ -109,14 +112,26 @@ def refuse_unwritable(path: Path) -> None:
         raise ConfigError(f"cannot write {str(path)!r}: {error.strerror}") from None
 
 
+def refuse_no_page(path: Path) -> None:
+    """Refuse a file for a page that could not be written, or that holds something else.
+
+    Raises:
+        ConfigError: the file cannot be written, or its content would be lost.
+    """
+    refuse_unwritable(path)
+    head = path.read_bytes()[: len(DOCTYPE)] if path.is_file() else b""
+    if head and head != DOCTYPE:
+        raise ConfigError(f"{str(path)!r} holds no page, and would be replaced; name another file")
+
+
 def write_page(page: str, path: Path) -> Path:
     """Write `page` to `path` and return `path`; a missing folder is made.
 
     Raises:
-        ConfigError: the file cannot be written.
+        ConfigError: the file cannot be written, or holds something else than a page.
     """
+    refuse_no_page(path)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(page, encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"cannot write {str(path)!r}: {error.strerror}") from None

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
+from hypothesis import given, strategies as st
 
 from ludus.agent import Episode, Segment, Trajectory, Turn, write_episodes
-from ludus.agent.viewer.compare import bootstrap, compare, improvement, iqm
+from ludus.agent.viewer.compare import bootstrap, compare, improvement, iqm, labels
 from ludus.agent.viewer.export import FORMATS, WINDOW, export, windows
 from ludus.agent.viewer.run import RunReader
 from ludus.errors import ConfigError
@@ -197,6 +199,20 @@ def test_two_recipes_are_compared_by_worked_numbers(tmp_path: Path) -> None:
     assert one_seed["recipes"][0]["interval"] is None
 
 
+@given(names=st.lists(st.text("ab/", min_size=1, max_size=3), min_size=2, max_size=4, unique=True))
+def test_different_recipes_never_have_one_name(names: list[str]) -> None:
+    with TemporaryDirectory() as folder:
+        recipes = [f"{name}/a-folder-of-many-letters-that-all-have.toml" for name in names]
+        runs = [run(Path(folder) / str(n), [], recipe=name) for n, name in enumerate(recipes)]
+        assert len({*labels(runs)}) == len({*labels(runs, "recipe")}) == len(names)
+
+
+def test_a_setting_that_no_run_has_makes_no_recipes(tmp_path: Path) -> None:
+    runs = [run(tmp_path / name, [1.0], seed=n) for n, name in enumerate("ab")]
+    (why,) = compare(runs, by="sede")["refused"]
+    assert "no run has the setting 'sede'" in why
+
+
 def test_runs_with_other_budgets_or_tasks_are_refused_by_name(tmp_path: Path) -> None:
     usual = [run(tmp_path / f"r{n}", [1.0, 0.0], seed=n) for n in range(2)]
     told = compare([*usual, run(tmp_path / "long", [1.0, 0.0], steps=9)])["refused"]
@@ -222,6 +238,26 @@ def test_the_probability_of_improvement_is_antisymmetric() -> None:
     first, second = draw.random((4, 3)), draw.random((6, 3))
     assert improvement(first, second) + improvement(second, first) == pytest.approx(1.0)
     assert improvement(first, first) == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("inner", ["", "episodes"])
+def test_what_is_exported_is_never_replaced(inner: str, reader: RunReader) -> None:
+    kept = {path: path.read_bytes() for path in reader.path.rglob("*") if path.is_file()}
+    with pytest.raises(ConfigError, match="holds what is exported, which would be replaced"):
+        export(reader, "jsonl", reader.path / inner, filters={})
+    assert {path: path.read_bytes() for path in reader.path.rglob("*") if path.is_file()} == kept
+
+
+@pytest.mark.parametrize("to", [name for name in FORMATS if name in ("sharegpt", "trl", "jsonl")])
+def test_a_file_of_episodes_is_never_replaced_by_its_export(to: str, tmp_path: Path) -> None:
+    name = {"jsonl": "windows.jsonl"}.get(to, f"{to}.jsonl")
+    write_episodes(tmp_path / name, [episode(0)])
+    kept = (tmp_path / name).read_bytes()
+    made = RunReader(tmp_path / name, "file", None)
+    made.refresh()
+    with pytest.raises(ConfigError, match="would be replaced"):
+        export(made, to, tmp_path, filters={})
+    assert (tmp_path / name).read_bytes() == kept
 
 
 def a_run(folder: Path, episodes: list[Episode]) -> RunReader:

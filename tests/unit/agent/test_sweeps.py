@@ -1,6 +1,7 @@
 """Seeds, curves and gains: against a peer's decisions, planted curves and counted examples."""
 
 import itertools
+import json
 import random
 from pathlib import Path
 
@@ -268,3 +269,24 @@ def test_tuning_seeds_are_no_seeds_of_the_comparison(
     assert {*seeds} - tuning == {1, 2, 3}
     assert all("--steps=2" in run for run in runs)
     assert len({run.partition("--run.folder=")[2] for run in runs}) == len(runs)
+
+
+@pytest.mark.parametrize("named", ["", 'recipe = "grpo"\n'])
+def test_files_of_settings_are_compared_though_their_recipe_is_the_same(
+    named: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for lr, name in enumerate(("low", "high"), start=1):
+        settings = f"steps = 1\n[trainer]\nlr = {lr}e-5\n"
+        (tmp_path / f"{name}.toml").write_text(named + settings)
+        folder = tmp_path / "sweep" / "test" / name / "seed-1"
+        (folder / "episodes").mkdir(parents=True)
+        (folder / "config.toml").write_text(f'recipe = "grpo"\nseed = 1\n{settings}')
+        (folder / "metrics.jsonl").write_text('{"step": 1, "reward/mean": 0.5}\n')
+        trajectory = Trajectory(verdict=Verdict.of(float(lr)), segments=[])
+        held_out = Episode(task="test/0", split="test", trajectories=[trajectory])
+        write_episodes(folder / "episodes" / "eval-000001.jsonl", [held_out])
+    files = [str(tmp_path / f"{name}.toml") for name in ("low", "high")]
+    place = ["--folder", str(tmp_path / "sweep"), "--seeds", "1", "--json"]
+    assert main(["sweep", *files, *place]) == 0
+    told = json.loads(capsys.readouterr().out)["recipes"]
+    assert [(one["recipe"], one["mean"]) for one in told] == [("low", 1.0), ("high", 2.0)]

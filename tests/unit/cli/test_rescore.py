@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from pathlib import Path
 
 import msgspec
@@ -12,6 +13,7 @@ import pytest
 import ludus
 from ludus.agent import Episode, Segment, Stop, Trajectory, Turn, TurnKind
 from ludus.cli import rescore
+from ludus.errors import ConfigError
 from ludus.messages import assistant, user
 from ludus.verdict import Verdict
 
@@ -56,6 +58,18 @@ def test_the_recorded_return_is_a_part_and_signs_that_change_are_counted(
     assert (told["old_mean"], told["new_mean"]) == (0.5, -0.5)
     rescored = (tmp_path / "out.jsonl").read_text()
     assert '"env":[1.0,1.0]' in rescored
+
+
+@pytest.mark.parametrize("out", ["episodes.jsonl", "reward.toml/out.jsonl"])
+def test_a_file_that_cannot_take_the_episodes_is_told_before_anything_is_judged(
+    out: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(tmp_path, [played("t", 0, "Paris", 1.0)], '[[parts]]\nname = "exact"\n', capsys)
+    kept = (tmp_path / "episodes.jsonl").read_bytes()
+    line = [str(tmp_path / "episodes.jsonl"), "--reward", str(tmp_path / "nowhere.toml")]
+    with pytest.raises(ConfigError, match=re.escape(str(tmp_path / out))):
+        rescore.main([*line, "--out", str(tmp_path / out)])
+    assert (tmp_path / "episodes.jsonl").read_bytes() == kept
 
 
 def test_the_return_alone_changes_nothing(

@@ -126,6 +126,26 @@ def test_a_file_of_verdicts_is_gone_on_with_where_it_was_left(
     assert out.read_bytes() == whole
 
 
+def test_a_file_of_verdicts_is_gone_on_with_by_the_same_options_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ten words of twelve: 1 - 1/6 of what a tolerance of 0.1 leaves, or nothing where all twelve
+    are asked for.
+    """
+    file = written(tmp_path / "rows.jsonl", [{"gold": 12, "response": "a " * 10}])
+    score = ["score", "target-length", "--file", str(file), "--out", str(tmp_path / "out.jsonl")]
+    precise = ["--set", 'match="precise"']
+    assert main(score) == 0
+    assert main([*score, *precise]) == 2
+    assert "another answer than row 1 now has, or by other options" in capsys.readouterr().err
+    (known,) = lines(tmp_path / "out.jsonl")
+    assert known["reward"] == pytest.approx(5 / 6 / 0.9)
+    (tmp_path / "out.jsonl").unlink()
+    for _ in range(2):
+        assert main([*score, *precise]) == 0
+        assert [one["reward"] for one in lines(tmp_path / "out.jsonl")] == [0.0]
+
+
 def test_a_verifier_that_raises_costs_its_row_alone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -12,11 +12,14 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from ludus.agent import Episode, Segment, Trajectory, Turn, write_episodes
 from ludus.cli.gateway import look
 from ludus.cli.main import main
 from ludus.cli.new import names_of
 from ludus.cli.play import escaped
 from ludus.errors import ConfigError
+from ludus.messages import assistant, user
+from ludus.verdict import Verdict
 
 
 def run(*command: str, cwd: Path, stdin: str = "", **env: str) -> subprocess.CompletedProcess[str]:
@@ -297,3 +300,28 @@ async def test_a_server_that_is_no_gateway_is_refused_in_a_sentence(text: str) -
             words = [rollout, "--url", str(server.make_url("/")), "--key", "k"]
             with pytest.raises(ConfigError, match="what answers there is no gateway"):
                 await asyncio.to_thread(look, words)
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        ("view FILE --out FILE", "holds no page"),
+        ("watch FILE --out FILE", "holds no page"),
+        ("eval ludus/arithmetic-v0 --tasks 1 --html FILE", "holds no page"),
+        ("eval ludus/arithmetic-v0 --policy local --model /nowhere --out FILE", "no such folder"),
+        ("eval ludus/arithmetic-v0?max_operations=x --out FILE", "max_operations"),
+        ("audit ludus/arithmetic-v0?max_operations=x --keep FILE", "max_operations"),
+    ],
+)
+def test_what_a_file_holds_outlives_a_command_that_fails(
+    command: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "episodes.jsonl"
+    turn = Turn(observation=[user("1+2?")], message=assistant("3"))
+    played = Trajectory(verdict=Verdict.of(1.0), segments=[Segment(turns=[turn])])
+    episode = Episode(task="t/0", trajectories=[played])
+    write_episodes(file, [episode])
+    kept = file.read_bytes()
+    assert main(command.replace("FILE", str(file)).split()) == 2
+    assert told in capsys.readouterr().err
+    assert file.read_bytes() == kept
