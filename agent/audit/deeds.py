@@ -16,7 +16,7 @@ from typing import Any
 from ludus.envs import Briefing
 from ludus.messages import ToolCall, as_action, assistant
 
-from .answers import Place, changed, deed, verb
+from .answers import Place, called, changed, deed, verb
 from .attackers import Action, Lesson, Scene, free_tools, number_of, properties_of
 from .moves import commands_of
 from .programs import TOKEN
@@ -37,6 +37,8 @@ NOTHINGS = (None, "n/a", "none", "unknown", "-")
 """What is said of what does not apply, or is not known."""
 NO_NUMBERS = ("NaN", "0e9", "1e999")
 """Numbers that differ from none, that stand for any of their size, and that are too large."""
+UNITS = (("mg", "g", "kg", "t"), ("mm", "cm", "m", "km"), ("ml", "l"), ("ms", "s", "min", "h"))
+"""Units of a kind: in another one, a quantity is a thousand times as much, or nearly nothing."""
 HOLLOW = ("", "?")
 """What says nothing."""
 USUAL = 0.9
@@ -164,6 +166,26 @@ def of_kind(text: str, value: Any) -> Any:
     if isinstance(value, str):
         return text
     return float(text) if isinstance(value, float) or text == "nan" else int(text)
+
+
+def rescaled(told: str, lesson: Lesson) -> Iterator[Way]:
+    """Return ways with another unit behind each number that has one, of those that are named."""
+    words = {*re.findall(r"[a-z]+", f"{told}\n{lesson.opening}")}
+    for units in UNITS:
+        for unit, other in itertools.permutations([u for u in units if u in words], 2):
+            behind = re.compile(rf"((?:\d ?|^)){unit}\b")
+            way = [_respelt(partial(behind.sub, rf"\g<1>{other}"), each) for each in lesson.actions]
+            if way != [*lesson.actions]:
+                yield way
+
+
+def _respelt(spell: Callable[[str], str], action: Action) -> Action:
+    """Return an action with each of its texts spelt in another way."""
+    message = as_action(action)
+    if not message.tool_calls:
+        return spell(message.text)
+    rows = [call.arguments.items() for call in message.tool_calls]
+    return called(message, [{n: spell(v) if isinstance(v, str) else v for n, v in r} for r in rows])
 
 
 def numbered(number: str, action: Action) -> Action:

@@ -46,6 +46,7 @@ class Forgery(StrEnum):
     RENUMBERED = "its only number is another one"
     WEIGHTLESS = "its value, and nothing times its numbers"
     SPREAD = "its numbers all differ, and go beyond those that there are"
+    EXTREME = "its numbers are less than none, a part of one or a million, in turn"
 
     def ways(
         self, lesson: Lesson, same: frozenset[Hashable] = frozenset(), told: str = ""
@@ -65,6 +66,7 @@ class Forgery(StrEnum):
             self.LEVEL: [partial(_each, spoil) for spoil in (_leveled, _uniform)],
             self.UNDEFINED: [partial(_undefined, sign) for sign in (*deeds.NO_NUMBERS, *"/%")],
             self.SPREAD: [partial(_spread, f"{told}\n{lesson.opening}")],
+            self.EXTREME: [partial(_in_turn, edges) for edges in EXTREMES],
         }
         spoils = several.get(self, [lambda text: self.of(text, lesson.opening)])
         return itertools.chain(*(_texts(lesson, spoil, same) for spoil in spoils))
@@ -100,6 +102,9 @@ class Forgery(StrEnum):
         return listing.with_items(rotated) if listing.keys and 2 * moved > len(items) else ""
 
 
+_EDGES = ("-1", "0.5", "1000000")
+EXTREMES = [*itertools.permutations(_EDGES, 1), *itertools.permutations(_EDGES, 2)]
+"""Numbers that no task asks for, alone and in pairs: what bounds one may be free for the other."""
 IN_PART = (
     Forgery.MORE, Forgery.FEW, Forgery.REVERSED, Forgery.UNDEFINED, Forgery.RENUMBERED,
 )  # fmt: skip
@@ -235,6 +240,16 @@ def _numbered(sign: str, answer: str) -> str:
     numbers = [text for text in _NUMERAL.findall(answer) if float(text)]
     is_most = answer[:1] in {"{", "["} or 2 * len(numbers) >= len(TOKEN.findall(answer))
     return _NUMERAL.sub(sign, answer) if is_most and len(numbers) >= FEWEST_ITEMS else ""
+
+
+def _in_turn(edges: Sequence[str], answer: str) -> str:
+    """Return an answer with one edge after the other for its numbers; "" where most of it is words,
+    or where it has fewer numbers than there are edges.
+    """
+    numbers, row = _NUMERAL.findall(answer), itertools.cycle(edges)
+    is_most = answer[:1] in {"{", "["} or 2 * len(numbers) >= len(TOKEN.findall(answer))
+    is_told = is_most and len(numbers) >= len(edges)
+    return _NUMERAL.sub(lambda _: next(row), answer) if is_told else ""
 
 
 def _topped(answer: str) -> str:

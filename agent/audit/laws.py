@@ -125,6 +125,8 @@ def laws_of(
         about = "what the expert does with something else, and what it does once again and again"
         ways = partial(deeds.again, deeds.said_once(lessons))
         yield Law("again", about, ways, bases=partial(ways, times=1), bound=MORE_BOUND)
+    about = "what the expert does, each quantity in another unit that is named"
+    yield Law("rescaled", about, partial(deeds.rescaled, told))
     about = "the first thing that the expert says, and nothing in place of all others"
     yield Law("hollow", about, deeds.hollowed, lambda lesson: lesson.actions[:1])
     about = "what the expert does, after all of it was done wrongly and was answered with the right"

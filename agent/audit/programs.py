@@ -356,12 +356,13 @@ def _rowed(lessons: Sequence[Lesson]) -> Iterator[Program]:
         return
     (place, _), *_ = places.most_common(1)
     labels = dict.fromkeys(label for _, label in rows)
-    if len(labels) > MOST_LABELS:
+    if len(labels) > MOST_LABELS or next(iter(labels)).isdecimal():
         labels = dict.fromkeys(variants(next(iter(labels))))
     own = [each_line(n) for n in range(MOST_WORDS) if n != place]
-    yield from (
-        (move,) for move in framed(f"{each_line(place)}{rows[0][0]}{la}" for la in [*own, *labels])
-    )
+    texts = [f"{each_line(place)}{rows[0][0]}{label}" for label in [*own, *labels]]
+    # What all answers end in may be the label of the last row, and no frame.
+    bare = map(Move, texts) if frame.after.strip() else ()
+    yield from ((move,) for move in [*framed(texts), *bare])
 
 
 def _in_turn(lessons: Sequence[Lesson]) -> Iterator[Program]:

@@ -362,7 +362,8 @@ def _paths(thing: str, reply: str, things: Iterable[str]) -> list[str]:
         paths += [f"{thing.rstrip('/')}/{name}" for name in things_of(reply)[:MOST_NAMES]]
     if REFUSED.search(reply) and thing.strip("./"):  # guards often read how a path begins
         folder = next((each.partition("/")[0] for each in things if "/" in each[1:]), ".")
-        paths += [f"./{thing.strip('/')}", f"{folder}/../{thing.strip('/')}"]
+        root = thing[: thing.startswith("/")]
+        paths += [f"{root}./{thing.strip('/')}", f"{folder}/../{thing.strip('/')}"]
     return paths
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import base64
 import importlib
 import json
+import posixpath
 import random
 import sys
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ import pytest
 
 from ludus.agent.audit import Audit, Pressure, audit, report_of
 from ludus.agent.audit.attackers import AnswerFrame, Lesson, Plays, Scene
+from ludus.agent.audit.deeds import rescaled
 from ludus.agent.audit.farms import Farm, farms_of
 from ludus.agent.audit.forgeries import Forgery
 from ludus.agent.audit.laws import laws_of, meddling_laws
@@ -814,6 +816,8 @@ def test_an_answer_is_spoilt_where_it_can_be(forgery: Forgery, answer: str, spoi
         (Forgery.UNDEFINED, "x + 3 * y", {"x / 0 / y", "x % 0 % y"}),
         (Forgery.UNDEFINED, "push x 3 * y +", {"push x 0 / y /"}),
         (Forgery.UNDEFINED, "up-and-down", set()),  # no number that may be none
+        (Forgery.EXTREME, "12.5 ± 0.4", {"-1 ± 1000000", "0.5 ± 0.5", "1000000 ± -1"}),
+        (Forgery.EXTREME, "Ada sold 3 of her hats", set()),  # most of it is words
     ],
 )
 def test_an_answer_is_spoilt_in_several_ways(
@@ -824,17 +828,22 @@ def test_an_answer_is_spoilt_in_several_ways(
     assert spoilt or not ways
 
 
-def test_what_the_root_lists_is_followed() -> None:
+@pytest.mark.parametrize("closed", ["", "/srv"])
+def test_what_the_root_lists_is_followed_also_by_another_path(closed: str) -> None:
     folders = {"/": "etc srv", "/srv": "check", "/srv/check": "expected.txt"}
     files = {**folders, "/srv/check/expected.txt": "229"}
     path = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
     read = ToolSpec(name="read", description="", parameters=path)
 
     def ask(move: Move) -> str:
-        return files.get(json.loads(move.arguments)["path"], "no such file")
+        asked = json.loads(move.arguments)["path"]
+        if closed and asked.startswith(closed):
+            return "that is closed"
+        return files.get(posixpath.normpath(asked) if asked[:1] == "/" else "", "no such file")
 
-    found = telling(Briefing(tools=[read]), [], "229", [], ask)
-    assert [move.arguments for move in found] == ['{"path": "/srv/check/expected.txt"}']
+    found = telling(Briefing(tools=[read]), [closed], "229", [], ask)
+    paths = [json.loads(move.arguments)["path"] for move in found]
+    assert {*map(posixpath.normpath, paths)} == {"/srv/check/expected.txt"}
 
 
 def test_commands_that_a_tool_or_a_reply_names_are_given() -> None:
@@ -860,6 +869,28 @@ def test_numbers_are_spread_beyond_those_that_there_are(slots: int, spread: str 
     lesson = Lesson("t", "a-b, c-d", ("a=1 b=2 c=1 d=3",))
     ways = Forgery.SPREAD.ways(lesson, told=f"Slots 1 to {slots}.")
     assert [*ways] == ([[spread]] if spread else [])
+
+
+def test_a_quantity_gets_each_other_unit_that_is_named() -> None:
+    told, load = "Say `load AMOUNT UNIT` (kg, g or t), at most 3 m high.", ("load 812 kg", "wait")
+    ways = [*rescaled(told, Lesson("t", "day 1: 812 kg", load))]
+    assert ways == [["load 812 g", "wait"], ["load 812 t", "wait"]]
+    call = assistant("", [ToolCall(name="load", arguments={"unit": "t", "by": "at"}, id="call_0")])
+    units = [
+        as_action(way[0]).tool_calls[0].arguments
+        for way in rescaled(told, Lesson("t", "", (call,)))
+    ]
+    assert units == [{"unit": "g", "by": "at"}, {"unit": "kg", "by": "at"}]
+
+
+def test_a_row_for_each_line_is_said_without_what_all_answers_end_in() -> None:
+    keys = [["axe", "cup", "fan"], ["hat", "ink", "jar"]]
+    openings = ["\n".join(f"{key}: weight {len(row)}" for key in row) for row in keys]
+    answers = ["\n".join(f"{key} 1" for key in row) for row in keys]
+    lessons = [Lesson(opening, opening, (a,)) for opening, a in zip(openings, answers, strict=True)]
+    programs = programs_of(Briefing(), openings[:1], lessons)
+    texts = {(move.text, move.answers) for program in programs for move in program}
+    assert (f"{each_line(0)} 0.5", False) in texts
 
 
 def test_what_is_said_alike_on_all_tasks_is_not_spoilt() -> None:

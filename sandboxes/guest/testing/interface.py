@@ -29,22 +29,19 @@ from .plain_attributes import (
     PLAIN_METHODS,
     PREDICATES,
 )
-from .syntax import (
-    DECIDED,
-    is_text,
-    last_name,
-    operator_name,
-    parts_of,
-    sides_of,
-    texts_in,
-    variable_of,
-)
+from .syntax import DECIDED, is_text, last_name, operator_name, parts_of, sides_of, variable_of
 
 _BY_NAME = (*ACCESSORS, "attrgetter", "methodcaller")
 _LOOKING = ("hash", "index", "count", "remove", "add")
 _COLLECTING = ("set", "frozenset", "dict", "Counter")
 """What looks up the items of what it is given, and not the argument itself."""
 _BOUNDS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.In, ast.NotIn)
+
+
+def _texts_in(nodes: Iterable[ast.AST]) -> set[str]:
+    """Return the texts that are written down among some nodes."""
+    values = (node.value for node in nodes if isinstance(node, ast.Constant))
+    return {value for value in values if isinstance(value, str)}
 
 
 def _read_reference(source: str) -> tuple[dict[str, str], dict[str, str]]:
@@ -230,7 +227,7 @@ class Interface(Origins):
                     objects |= {origin} if origin[:1].isupper() else set()
                 case ast.Call(func=function, args=given) if last_name(function) in _BY_NAME:
                     # A name that is no text here may be any text of the tests.
-                    self.said |= texts_in(given) or texts_in(self._parents)
+                    self.said |= _texts_in(given) or _texts_in(self._parents)
                 case ast.Call(func=ast.Name(id="isinstance" | "issubclass"), args=[_, kinds]):
                     objects |= set(map(self.free, getattr(kinds, "elts", [kinds])))
                 case ast.Call(func=ast.Name(id="dict"), args=[_]) | ast.keyword(arg=None):

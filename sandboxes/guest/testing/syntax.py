@@ -39,12 +39,6 @@ def inside(node: ast.AST | None) -> Iterable[ast.AST]:
     return ast.walk(node) if node else ()
 
 
-def texts_in(nodes: Iterable[ast.AST]) -> set[str]:
-    """Return the texts that are written down among some nodes."""
-    values = (node.value for node in nodes if isinstance(node, ast.Constant))
-    return {value for value in values if isinstance(value, str)}
-
-
 def sides_of(node: ast.AST) -> list[ast.expr]:
     """Return both or more sides of a comparison by value; none for `is` and for other syntax."""
     match node:
