@@ -102,7 +102,7 @@ def restored(episode: Episode, beside: Path, images: dict[str, ImagePart]) -> Ep
         except FileNotFoundError:
             return images.setdefault(name, image)
         except OSError as error:
-            raise ConfigError(f"cannot read {str(path)!r}: {error.strerror}") from None
+            raise ConfigError(f"cannot read {str(path)!r}: {error.strerror}") from error
         if hashlib.sha256(data).hexdigest() != path.stem:
             raise ConfigError(
                 f"{str(path)!r} is not the image that was shown: its digest has changed"
@@ -161,7 +161,7 @@ def read_episodes(path: Path, *, max_episodes: int | None = None) -> list[Episod
                     raise ConfigError(f"{place} is not an episode: {error}") from None
                 episodes.append(restored(episode, path, images))
     except OSError as error:
-        raise ConfigError(f"cannot read {str(path)!r}: {error.strerror}") from None
+        raise ConfigError(f"cannot read {str(path)!r}: {error.strerror}") from error
     return episodes
 
 

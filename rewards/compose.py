@@ -170,7 +170,7 @@ def load_composition(path: str | Path) -> Composition:
         data = tomllib.loads(Path(path).read_text(encoding="utf-8"))
         return msgspec.convert(data, Composition)
     except OSError as error:
-        raise ConfigError(f"cannot read {str(path)!r}: {error.strerror}") from None
+        raise ConfigError(f"cannot read {str(path)!r}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
         raise ConfigError(f"{path} is not a composition of rewards: {error}") from None
 

@@ -168,7 +168,7 @@ def read_rows(path: Path, verifier: str = "") -> list[AnswerRow]:
         if line.strip()
     ]
     if not rows:
-        raise ConfigError(f"{str(path)!r} holds no answers")
+        raise ConfigError(f"{str(path)!r} holds no answers; write one as JSON on each line")
     return rows
 
 
@@ -242,7 +242,7 @@ class VerdictFile:
         try:
             self._replace()
         except OSError as error:
-            raise ConfigError(f"cannot write --out {str(path)!r}: {error.strerror}") from None
+            raise ConfigError(f"cannot write --out {str(path)!r}: {error.strerror}") from error
         self._lines = LineFile(path)
 
     def add(self, row: AnswerRow, verdict: Verdict) -> None:
@@ -260,7 +260,7 @@ class VerdictFile:
         try:
             self._replace()
         except OSError as error:
-            raise ConfigError(f"cannot write --out {str(self.path)!r}: {error.strerror}") from None
+            raise ConfigError(f"cannot write --out {str(self.path)!r}: {error.strerror}") from error
 
     def _replace(self) -> None:
         """Write all lines to a new file, which then takes the old one's place."""
@@ -281,7 +281,7 @@ def _known_verdicts(
     try:
         lines = path.read_bytes().splitlines(keepends=True)
     except OSError as error:
-        raise ConfigError(f"cannot read --out {str(path)!r}: {error.strerror}") from None
+        raise ConfigError(f"cannot read --out {str(path)!r}: {error.strerror}") from error
     for number, line in enumerate(lines, start=1):
         try:
             verdict = msgspec.json.decode(line, type=RowVerdict)

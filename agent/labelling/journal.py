@@ -111,7 +111,7 @@ class LabelJournal:
             path.parent.mkdir(parents=True, exist_ok=True)
             lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
         except OSError as error:
-            raise ConfigError(f"cannot use {str(path)!r}: {error.strerror}") from None
+            raise ConfigError(f"cannot use {str(path)!r}: {error.strerror}") from error
         for number, line in enumerate(lines, 1):
             try:
                 row = msgspec.json.decode(line, type=LabelRow)

@@ -118,7 +118,7 @@ def export(
             WRITERS[path.suffix](path, content)
             files += [path] if path.exists() else []  # Parquet without a row has no columns
     except OSError as error:
-        raise ConfigError(f"cannot write {str(out)!r}: {error.strerror}") from None
+        raise ConfigError(f"cannot write {str(out)!r}: {error.strerror}") from error
     return files
 
 

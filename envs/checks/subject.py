@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import signal
 import threading
 from collections.abc import Callable, Generator, Iterable
@@ -123,7 +124,13 @@ class EnvUnderCheck:
 
     @property
     def gym(self) -> PatientEnv:
-        """The instance that the rules play."""
+        """The instance that the rules play.
+
+        Raises:
+            ConfigError: a step has no limit that can be kept.
+        """
+        if not 0 < self.step_timeout_s < math.inf:
+            raise ConfigError(f"step_timeout_s must be seconds above 0, got {self.step_timeout_s}")
         return self._instance(0)
 
     @property

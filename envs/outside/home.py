@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import importlib.util
+import math
 import os
 import re
 import shutil
@@ -211,8 +212,10 @@ def install(
 
     Raises:
         ConfigError: pip cannot install the packages, such as for clashes among them, or another
-            process installs or removes the kind.
+            process installs or removes the kind, or the limit is none.
     """
+    if not 0 < timeout_s < math.inf:
+        raise ConfigError(f"timeout_s must be seconds above 0, got {timeout_s}")
     base = _base(kind, python)
     with _alone(environments_folder() / kind.name):
         return _make(kind, base, packages, timeout_s)

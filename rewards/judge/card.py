@@ -60,7 +60,9 @@ def read_card(path: str | Path, *, model: str) -> JudgeCard:
     try:
         card = msgspec.json.decode(user_path(path).read_bytes(), type=JudgeCard)
     except OSError as error:
-        raise ConfigError(f"cannot read the judge's card {str(path)!r}: {error.strerror}") from None
+        raise ConfigError(
+            f"cannot read the judge's card {str(path)!r}: {error.strerror}"
+        ) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{str(path)!r} is not a judge's card: {error}") from None
     if (card.model, card.prompt_version) != (model, VERSION):

@@ -121,7 +121,7 @@ def load_labelled(path: str | Path) -> list[LabelledCase]:
     try:
         lines = Path(path).read_bytes().splitlines()
     except OSError as error:
-        raise ConfigError(f"cannot read {str(path)!r}: {error.strerror}") from None
+        raise ConfigError(f"cannot read {str(path)!r}: {error.strerror}") from error
     cases: list[LabelledCase] = []
     for number, line in enumerate(lines, start=1):
         if not line.strip():

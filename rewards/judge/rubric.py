@@ -202,7 +202,7 @@ def load_rubric(path: str | Path) -> Rubric:
     try:
         data: dict[str, Any] = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
-        raise ConfigError(f"cannot read the rubric {str(path)!r}: {error.strerror}") from None
+        raise ConfigError(f"cannot read the rubric {str(path)!r}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{str(path)!r} is not TOML: {error}") from None
     try:
@@ -256,7 +256,7 @@ class Rubrics:
         try:
             lines = Path(self.path).read_bytes().splitlines()
         except OSError as error:
-            raise ConfigError(f"cannot read the rubrics {self.path!r}: {error.strerror}") from None
+            raise ConfigError(f"cannot read the rubrics {self.path!r}: {error.strerror}") from error
         for number, line in enumerate(lines, start=1):
             if not line.strip():
                 continue

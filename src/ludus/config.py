@@ -38,7 +38,7 @@ def read_toml(path: str | Path) -> Table:
     except FileNotFoundError:
         raise ConfigError(f"no such file: {str(path)!r}") from None
     except OSError as error:
-        raise ConfigError(f"cannot read {str(path)!r}: {error.strerror}") from None
+        raise ConfigError(f"cannot read {str(path)!r}: {error.strerror}") from error
     except (ValueError, RecursionError) as error:  # no TOML, no UTF-8, or nested too deeply
         raise ConfigError(f"{path}: {error}") from None
 

@@ -360,7 +360,7 @@ def _saved(file: Path, as_type: type[_Saved]) -> _Saved:
     try:
         return msgspec.json.decode(file.read_bytes(), type=as_type)
     except OSError as error:
-        raise ConfigError(f"cannot read {str(file)!r}: {error.strerror}") from None
+        raise ConfigError(f"cannot read {str(file)!r}: {error.strerror}") from error
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise ConfigError(
             f"{str(file)!r} says nothing of an adapter: {error}; save the adapter again"

@@ -211,7 +211,7 @@ def _read_rows(place: str) -> list[NemoRow]:
     try:
         lines = Path(place).read_bytes().splitlines()
     except OSError as error:
-        raise ConfigError(f"nemo-gym: data={place!r} cannot be read: {error.strerror}") from None
+        raise ConfigError(f"nemo-gym: data={place!r} cannot be read: {error.strerror}") from error
     rows: dict[str, NemoRow] = {}
     for number, line in enumerate(lines, 1):
         if not line.strip():

@@ -207,7 +207,7 @@ def _write(path: Path, content: bytes, mode: Literal["wb", "ab"] = "wb") -> None
         with path.open(mode) as file:
             file.write(content)
     except OSError as error:
-        raise ConfigError(f"cannot write {str(path)!r}: {error.strerror}") from None
+        raise ConfigError(f"cannot write {str(path)!r}: {error.strerror}") from error
 
 
 def _judge(options: AuditOptions) -> Judge | None:

@@ -311,7 +311,7 @@ def write(rows: Sequence[BenchRow], file: Path) -> None:
     except OSError as error:
         # A full disk is found at a write, whose error names no file.
         place = error.filename or str(file)
-        raise ConfigError(f"cannot write {place!r}: {error.strerror}") from None
+        raise ConfigError(f"cannot write {place!r}: {error.strerror}") from error
 
 
 def draw(rows: Sequence[BenchRow], file: Path) -> None:

@@ -150,7 +150,7 @@ def _lines(path: Path) -> list[bytes]:
     try:
         return path.read_bytes().splitlines()
     except OSError as error:
-        raise ConfigError(f"cannot read {str(path)!r}: {error.strerror}") from None
+        raise ConfigError(f"cannot read {str(path)!r}: {error.strerror}") from error
 
 
 def read_cases(path: Path) -> list[Sample]:

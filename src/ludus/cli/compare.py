@@ -50,6 +50,8 @@ def main(arguments: Sequence[str]) -> int:
             example="ludus compare runs/grpo-1 runs/grpo-2 runs/rloo-1 runs/rloo-2",
         ),
     )
+    if not options.runs:
+        raise ConfigError("name the runs to compare, such as runs/grpo-1 runs/rloo-1")
     places = [run_place(place) for place in options.runs]
     for place in places:
         if place.is_dir() and not find_runs([place]):

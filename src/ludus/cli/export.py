@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ import tyro
 from ludus.agent.viewer.export import FORMATS, export
 from ludus.agent.viewer.server import open_runs
 from ludus.agent.viewer.views import filters_of, refuse_filters
+from ludus.errors import ConfigError
 
 from .arguments import VerbHelp, parse
 from .runs import run_place
@@ -45,7 +47,13 @@ def main(arguments: Sequence[str]) -> int:
             example="ludus export runs/mine --to parquet --filter 'split=train&reward=1'",
         ),
     )
-    given = dict(parse_qsl(options.filter, keep_blank_values=True))
+    pairs = parse_qsl(options.filter, keep_blank_values=True)
+    if options.filter and not pairs:
+        raise ConfigError(f"--filter {options.filter!r} names no filter; write NAME=VALUE&...")
+    for name, times in Counter(name for name, _ in pairs).items():
+        if times > 1:
+            raise ConfigError(f"--filter gives {name!r} {times} times; give it once")
+    given = dict(pairs)
     refuse_filters(given)
     filters = filters_of(given)
     source = run_place(options.run)

@@ -101,6 +101,13 @@ REMEDIES = {
     errno.ENFILE: "close files of other processes on this machine",
 }
 """What to do about an error of the machine, which is none of ludus."""
+OF_PATHS = {
+    **REMEDIES,
+    errno.ENOENT: "see whether the path is right",
+    errno.ENOTDIR: "see whether the path is right",
+    errno.EISDIR: "name a file",
+}
+"""What to do about a path that was named, behind what ludus says of it."""
 
 
 class UnknownVerb(UnknownName):
@@ -144,6 +151,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(error, OSError) and error.errno in REMEDIES:
             place = f": {error.filename!r:.200}" if error.filename is not None else ""
             message = f"{error.strerror}{place}; {REMEDIES[error.errno]}"
+        elif isinstance(error, LudusError) and isinstance(cause := error.__cause__, OSError):
+            message = "; ".join(filter(None, (message, OF_PATHS.get(cause.errno or 0))))
         elif not isinstance(error, LudusError):
             message = (
                 f"unexpected {type(error).__name__}: {error} ({where(error)}; "

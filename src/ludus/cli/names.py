@@ -138,7 +138,7 @@ def from_file(names: Sequence[str], path: Path | None) -> list[str]:
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise ConfigError(f"cannot read the options {str(path)!r}: {error.strerror}") from None
+        raise ConfigError(f"cannot read the options {str(path)!r}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{str(path)!r} is not TOML: {error}") from None
     bare = [name.partition("?")[0] for name in names]

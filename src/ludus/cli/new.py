@@ -208,4 +208,4 @@ def write(folder: Path, texts: dict[str, str]) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise ConfigError(f"cannot write {error.filename!r}: {error.strerror}") from None
+        raise ConfigError(f"cannot write {error.filename!r}: {error.strerror}") from error

@@ -108,7 +108,7 @@ def read_package(folder: Path) -> EnvPackage:
         name, version = str(project["name"]), str(project["version"])
         ids = tuple(project["entry-points"][ENTRY_POINTS])
     except OSError as error:
-        raise ConfigError(f"cannot read {str(file)!r}: {error.strerror}") from None
+        raise ConfigError(f"cannot read {str(file)!r}: {error.strerror}") from error
     except (ValueError, KeyError, TypeError) as error:
         raise ConfigError(
             f"{str(file)!r} names no environments: it needs project.name, project.version and "
@@ -215,7 +215,7 @@ def put(wheel: Path, folder: Path, lock: str) -> list[str]:
         shutil.copy(wheel, target)
         beside.write_text(lock, encoding="utf-8")
     except OSError as error:
-        raise ConfigError(f"cannot write {str(folder)!r}: {error.strerror}") from None
+        raise ConfigError(f"cannot write {str(folder)!r}: {error.strerror}") from error
     return [f"wrote {target}", f"wrote {beside}", f"pip install --constraint {beside} {target}"]
 
 

@@ -67,7 +67,7 @@ def main(arguments: Sequence[str]) -> int:
     else:
         episodes = read_episodes(source)
         if not episodes:
-            raise ConfigError(f"{str(source)!r} holds no episodes")
+            raise ConfigError(f"{str(source)!r} holds no episodes; name a file of ludus eval --out")
         page = page_of_file(
             source, episodes, passing=options.passing, most=options.most, tokenizer=tokenizer
         )
@@ -109,7 +109,7 @@ def refuse_unwritable(path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.open("ab").close()
     except OSError as error:
-        raise ConfigError(f"cannot write {str(path)!r}: {error.strerror}") from None
+        raise ConfigError(f"cannot write {str(path)!r}: {error.strerror}") from error
 
 
 def refuse_no_page(path: Path) -> None:
@@ -134,5 +134,5 @@ def write_page(page: str, path: Path) -> Path:
     try:
         path.write_text(page, encoding="utf-8")
     except OSError as error:
-        raise ConfigError(f"cannot write {str(path)!r}: {error.strerror}") from None
+        raise ConfigError(f"cannot write {str(path)!r}: {error.strerror}") from error
     return path

@@ -217,6 +217,18 @@ def test_a_new_environment_of_every_kind_passes_its_own_tests(kind: str, tmp_pat
         (["retriever", "c.jsonl", "--port", "-1"], "--port -1: ports are 0 to 65535"),
         (["mock-judge", "--failing", "2"], "--failing is a share from 0 to 1, got 2.0"),
         (["mock-judge", "--delay-s", "-1"], "--delay-s is a number of seconds from 0, got -1.0"),
+        (
+            ["check", "ludus/tally-v0", "--step-timeout-s", "nan"],
+            "must be seconds above 0, got nan",
+        ),
+        (["audit", "ludus/tally-v0", "--step-timeout-s", "0"], "must be seconds above 0, got 0.0"),
+        (["env", "install", "gem", "--timeout-s", "nan"], "must be seconds above 0, got nan"),
+        (["export", "runs/mine", "--to", "trl", "--filter", "&&"], "'&&' names no filter"),
+        (["export", "runs/mine", "--to", "trl", "--filter", "step=1&step=2"], "'step' 2 times"),
+        (["compare"], "name the runs to compare"),
+        (["score", "exact", "--file", "nope.jsonl"], "see whether the path is right"),
+        (["score", "exact", "--file", "folder"], "'folder': Is a directory; name a file"),
+        (["score", "maths", "--check-golds", "folder"], "Is a directory; name a file"),
     ],
 )
 def test_a_wrong_word_is_told_with_the_right_one(
