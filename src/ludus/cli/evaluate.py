@@ -435,7 +435,7 @@ class _Progress:
         self._out: BinaryIO | None = None
         self._stack = stack
         if self._path is not None:
-            refuse_unwritable(self._path)
+            refuse_unwritable(self._path, "--out")
         self._bars = stack.enter_context(progress_bar())
         self._bar = self._bars.add_task(options.policy, total=None)
 

@@ -128,7 +128,7 @@ def main(arguments: Sequence[str]) -> int:
                 f"--out {str(options.out)!r} holds the recorded verdicts, which would be replaced; "
                 "name another file"
             )
-        refuse_unwritable(options.out)  # before judges are asked
+        refuse_unwritable(options.out, "--out")  # before judges are asked
     if not episodes:
         raise ConfigError(f"{str(source)!r} holds no episodes")
     old = [trajectory.verdict for trajectory in _trajectories(episodes)]

@@ -99,8 +99,12 @@ def page_of_file(
     )
 
 
-def refuse_unwritable(path: Path) -> None:
+def refuse_unwritable(path: Path, flag: str = "") -> None:
     """Refuse a file that could not be written after the work for it was done; what is there stays.
+
+    Args:
+        path: the file.
+        flag: the option that names it, for the message.
 
     Raises:
         ConfigError: the file cannot be written.
@@ -109,7 +113,8 @@ def refuse_unwritable(path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.open("ab").close()
     except OSError as error:
-        raise ConfigError(f"cannot write {str(path)!r}: {error.strerror}") from error
+        named = " ".join(filter(None, (flag, repr(str(path)))))
+        raise ConfigError(f"cannot write {named}: {error.strerror}") from error
 
 
 def refuse_no_page(path: Path) -> None:
