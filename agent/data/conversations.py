@@ -312,8 +312,10 @@ def asked_in(row: Mapping[str, Any]) -> str:
 def with_system(messages: Sequence[Message], row: Mapping[str, Any]) -> list[Message]:
     """Return messages behind the system prompt that a row has in a column of its own."""
     said = next((row[key] for key in ("system", "system_prompt") if row.get(key)), None)
-    if not isinstance(said, str) or (messages and messages[0].role is Role.SYSTEM):
+    if _is_gap(said) or (messages and messages[0].role is Role.SYSTEM):
         return list(messages)
+    if not isinstance(said, str):
+        raise UnusableRow(f"with a system prompt that is a {type(said).__name__}, not a text")
     return [Message(role=Role.SYSTEM, content=said), *messages]
 
 

@@ -111,7 +111,7 @@ MAX_NUMBER = 99_999
 MAX_DRAWS = 10_000
 """How many questions are drawn before giving up on the split; one in ten fits the smaller ones."""
 
-_NUMBER = re.compile(rf"[0-9]{{1,{MAX_DIGITS}}}", re.ASCII)
+_NUMBER = re.compile(rf"[0-9]{{1,{MAX_DIGITS}}}|[0-9]{{1,3}},[0-9]{{3}}", re.ASCII)
 _AROUND = "\"'()*.,:;!?"
 
 
@@ -212,9 +212,9 @@ class NumberQuiz(TextEnv):
 def worth(answer: str, question: NumberQuestion) -> float:
     """Return the reward of an answer.
 
-    A number alone, perhaps with a full stop, is worth 1 if right and 0.1 if wrong. A sentence of at
-    most eight words with a single number in it, or the question's sum written out, is worth 0.5 and
-    0.05. Everything else is worth 0.
+    A number alone, perhaps with a full stop or a comma behind the thousands, is worth 1 if right
+    and 0.1 if wrong. A sentence of at most eight words with a single number in it, or the
+    question's sum written out, is worth 0.5 and 0.05. Everything else is worth 0.
 
     >>> question = NumberQuestion("after", "Which number comes after 69?", (70,))
     >>> worth("70", question), worth("71.", question), worth("The answer is 70.", question)
@@ -223,22 +223,23 @@ def worth(answer: str, question: NumberQuestion) -> float:
     0.0
     """
     text = answer.strip()
-    if _NUMBER.fullmatch(text.removesuffix(".")):
-        return ALONE if int(text.removesuffix(".")) in question.answers else WRONG_ALONE
+    if (number := _number(text.removesuffix("."))) is not None:
+        return ALONE if number in question.answers else WRONG_ALONE
     number = _stated_number(text, question.equation)
     if number is None:
         return 0.0
-    return IN_A_SENTENCE if int(number) in question.answers else WRONG_IN_A_SENTENCE
+    return IN_A_SENTENCE if number in question.answers else WRONG_IN_A_SENTENCE
 
 
-def _stated_number(text: str, equation: str) -> str | None:
+def _number(text: str) -> int | None:
+    return int(text.replace(",", "")) if _NUMBER.fullmatch(text) else None
+
+
+def _stated_number(text: str, equation: str) -> int | None:
     """Return the number that a short sentence states; None for no number or several numbers."""
     closed = "".join(text.split()).removesuffix(".")
     if equation and closed.startswith(equation):
-        number = closed.removeprefix(equation)
-        return number if _NUMBER.fullmatch(number) else None
+        return _number(closed.removeprefix(equation))
     words = [word.strip(_AROUND) for word in text.split()]
     numbers = [word for word in words if any(letter.isdigit() for letter in word)]
-    if len(words) > MAX_WORDS or len(numbers) != 1 or not _NUMBER.fullmatch(numbers[0]):
-        return None
-    return numbers[0]
+    return _number(numbers[0]) if len(words) <= MAX_WORDS and len(numbers) == 1 else None

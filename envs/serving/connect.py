@@ -106,16 +106,24 @@ class RemoteServer:
         """Return the cards of the verifiers that the server offers."""
         return self._ask("GET", "/v1/verifiers", None, VerifierList).verifiers
 
-    def verifier(self, name: str) -> RemoteVerifier:
+    def verifier(self, name: str, **options: Any) -> RemoteVerifier:
         """Return a verifier on the server, used as `await verifier.score(sample)`; sends nothing
         yet.
+
+        Raises:
+            ConfigError: there are options, which the server fixes; the message says where they go.
         """
+        _refuse_options(name, options)
         return RemoteVerifier(name, self.replicas)
 
-    def group_verifier(self, name: str) -> RemoteGroupVerifier:
+    def group_verifier(self, name: str, **options: Any) -> RemoteGroupVerifier:
         """Return a verifier that compares the answers of a group: `await
         verifier.score_group(samples)`.
+
+        Raises:
+            ConfigError: there are options; see `verifier`.
         """
+        _refuse_options(name, options)
         return RemoteGroupVerifier(name, self.replicas)
 
     def score(self, verifier: str, sample: Sample) -> Verdict:
@@ -230,6 +238,13 @@ def connect(
         stream=stream,
         way=way,
     )
+
+
+def _refuse_options(name: str, options: Mapping[str, Any]) -> None:
+    bare, written = parse_served(name)
+    if options or written:
+        served = format_served(bare, {**written, **options})
+        raise ConfigError(f"a server fixes the options of its verifiers: ludus serve {served!r}")
 
 
 def _refuse_arguments(env_id: str, arguments: Mapping[str, Any], choices: Sequence[str]) -> None:

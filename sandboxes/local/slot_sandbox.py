@@ -97,7 +97,8 @@ class SlotSandbox(Sandbox):
 
     Args:
         tier: one of `SLOT_TIERS`, or `docker` for the subclass that runs slots in containers.
-        size: slots of each kind but sessions; twice the cores this process may use if left out.
+        size: slots of each kind but sessions, at least 2; twice the cores this process may use if
+            left out.
         packages: names of the installed packages a program may import.
         disk_bytes: room in a run's work directory.
         processes: how many processes and threads a run may have at once, where control groups or
@@ -148,7 +149,7 @@ class SlotSandbox(Sandbox):
         self.no_groups = groups if isinstance(groups, str) else ""
         self._egress = EgressProxy(network) if network else None
         self._work = Path(tempfile.mkdtemp(prefix="ludus-")) if tier in (LANDLOCK, UNSAFE) else None
-        self._size = size or default_size()
+        self._size = max(2, size or default_size())  # a grading holds two at once
         self._max_sessions = max_sessions
         self._first = SlotSandbox._numbers_taken
         SlotSandbox._numbers_taken += len(_POOLS) * self._size + max_sessions

@@ -148,7 +148,7 @@ def read_lines(path: Path, kind: type[T]) -> list[T]:
     """
     values: list[T] = []
     for line in path.read_bytes().splitlines():
-        with suppress(msgspec.DecodeError):  # also what is no value of the type
+        with suppress(msgspec.DecodeError, UnicodeDecodeError):  # also what is none of the type
             values.append(msgspec.json.decode(line, type=kind))
     return values
 

@@ -27,7 +27,7 @@ class AccountsOptions:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the accounts; returns 0, or 1 if a rollout is missing or counted twice."""
+    """Print the accounts; returns 0, or 1 if a rollout is missing, counted twice or unreadable."""
     options = parse(
         AccountsOptions,
         arguments,
@@ -54,4 +54,9 @@ def main(arguments: Sequence[str]) -> int:
             more = ", ..." if len(ordinals) > NAMED else ""
             named = ", ".join(map(str, ordinals[:NAMED]))
             print(f"{name}  {len(ordinals)}: ordinals {named}{more}", file=sys.stderr)
-    return 0 if accounts.holds else 1
+    whole = (line for line in (folder / FILE).read_bytes().splitlines(True) if line.strip())
+    lines = sum(line.endswith(b"\n") for line in whole)  # one that a crash cut is none
+    unread = lines - accounts.trained - sum(accounts.masked.values())
+    if unread > 0:
+        print(f"unread   {unread} lines of {FILE}, which are no rollouts", file=sys.stderr)
+    return 0 if accounts.holds and unread <= 0 else 1

@@ -118,8 +118,9 @@ def _check(options: LearnerOptions) -> None:
         ConfigError: an option is out of its bounds, or does nothing.
     """
     for bound in ("models", "engines", "rows", "max_body_mb"):
-        if not 0 < getattr(options, bound) < math.inf:
-            raise ConfigError(f"--{bound.replace('_', '-')} must be a number more than 0")
+        if not 0 < (given := getattr(options, bound)) < math.inf:
+            flag = bound.replace("_", "-")
+            raise ConfigError(f"--{flag} must be a number more than 0, got {given}")
     if options.tls_key and options.tls_cert is None:
         raise ConfigError("--tls-key goes with --tls-cert")
     if not 0 <= options.port <= 65535:
@@ -147,7 +148,7 @@ async def serve(options: LearnerOptions, principals: Principals, ranks: Ranks | 
         port=options.port,
         tls=tls,
         principals=principals,
-        max_body_bytes=int(options.max_body_mb * (1 << 20)),
+        max_body_bytes=math.ceil(options.max_body_mb * (1 << 20)),
         chaos=Chaos.parse(options.chaos),
     )
     with ending_with_ranks():

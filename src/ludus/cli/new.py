@@ -23,7 +23,8 @@ JUDGE = """ludus mock-judge --port 9000 &     # a judge to try with; a model of 
 export JUDGE_URL=http://127.0.0.1:9000/v1
 """
 _NAME = re.compile(
-    r"(?:(?P<owner>[a-z][a-z0-9-]*)/)?(?P<word>[a-z][a-z0-9]*(?:-[a-z0-9]+)*?)(?P<version>-v\d+)?"
+    r"(?:(?P<owner>[a-z][a-z0-9-]*)/)?(?P<word>[a-z][a-z0-9]*(?:-[a-z0-9]+)*?)(?P<version>-v\d+)?",
+    re.ASCII,
 )
 
 
@@ -124,17 +125,18 @@ def names_of(name: str, kind: str) -> PackageNames:
     module = match["word"].replace("-", "_")
     distribution = "-".join(part for part in (match["owner"], match["word"]) if part)
     package = distribution.replace("-", "_")
-    if keyword.iskeyword(module):
-        raise ConfigError(
-            f"name {name!r} gives the Python module {module!r}, a word of the language; choose "
-            "another"
-        )
+    classname = "".join(part.capitalize() for part in match["word"].split("-"))
+    for kind_of_name, given in (("module", module), ("class", classname if kind == "env" else "")):
+        if keyword.iskeyword(given):
+            raise ConfigError(
+                f"name {name!r} gives the Python {kind_of_name} {given!r}, a word of the language; "
+                "choose another"
+            )
     if package in sys.stdlib_module_names or package.partition("_")[0] == "ludus":
         raise ConfigError(
             f"name {name!r} gives the Python package {package!r}, which Python or ludus has "
             "already; choose another"
         )
-    classname = "".join(part.capitalize() for part in match["word"].split("-"))
     return PackageNames(name, distribution, package, module, classname)
 
 

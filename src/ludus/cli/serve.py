@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
+import math
 import os
 import resource
 import signal
@@ -231,7 +232,7 @@ def build_server(options: ServeOptions) -> HttpServer:
         principals=Principals(
             options.token.reveal() or os.environ.get("LUDUS_TOKEN", ""), options.tokens
         ),
-        max_body_bytes=int(options.max_body_mb * (1 << 20)),
+        max_body_bytes=math.ceil(options.max_body_mb * (1 << 20)),
         drain_s=options.drain_s,
         max_connections=connections_within(
             resource.getrlimit(resource.RLIMIT_NOFILE)[0],
@@ -272,7 +273,7 @@ def reload(server: HttpServer, started: ServeOptions, arguments: Sequence[str]) 
     except LudusError as error:
         logger.error("the limits stay as they are: %s", error)
         return
-    server.limit(max_body_bytes=int(options.max_body_mb * (1 << 20)), drain_s=options.drain_s)
+    server.limit(max_body_bytes=math.ceil(options.max_body_mb * (1 << 20)), drain_s=options.drain_s)
     for service in server.services:
         if isinstance(service, EnvService):
             service.limit(session_limits(options))

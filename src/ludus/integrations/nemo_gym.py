@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import statistics
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -165,6 +166,8 @@ RESERVED = (
     "verify", "seed_session", "close_session", "aggregate_metrics", "reverify_mode", "mcp", "run"
 )  # fmt: skip
 """Names that the protocol itself has taken."""
+_IN_PATHS = re.compile(r"[\w.-]+")
+"""Names that can be a part of a path."""
 TAKEN_AT_ROOT = ("reset", "step", "submit", "run_code", "run_jupyter", "execute_batch")
 """Names that other protocols have taken at the root: such a tool has a path by id only."""
 MODEL_TIMEOUT_S = 600.0
@@ -284,7 +287,7 @@ class NemoGymService:
         if self._model_url:
             endpoints.append(post("run", self._run))
         for tool in card.briefing.tools:
-            if tool.name in RESERVED:
+            if tool.name in RESERVED or not _IN_PATHS.fullmatch(tool.name):
                 logger.warning("%s: NeMo Gym cannot call a tool named %r", card.id, tool.name)
             elif not (is_root and tool.name in TAKEN_AT_ROOT):
                 endpoints.append(post(tool.name, self._tool(tool.name)))

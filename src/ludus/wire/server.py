@@ -137,7 +137,7 @@ class HttpServer:
         mounted: ASGI applications of other projects, by path.
 
     Raises:
-        ConfigError: the host is not loopback, and there is no token.
+        ConfigError: the host is not loopback, and there is no token; or nothing could be sent.
     """
 
     def __init__(
@@ -161,6 +161,8 @@ class HttpServer:
         tracer: Tracer | None = None,
         mounted: Mapping[str, AsgiApp] | None = None,
     ) -> None:
+        if max_body_bytes < 1:  # to a WebSocket 0 means no limit
+            raise ConfigError(f"max_body_bytes must be at least 1, got {max_body_bytes}")
         self._principals = principals if principals is not None else Principals(token)
         if not socket_path:
             refuse_strangers(host, self._principals)

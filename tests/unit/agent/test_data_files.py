@@ -126,6 +126,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"messages": "hello"}, "without a turn of the assistant"),
     ({"messages": 7}, "without messages: a int"),
     ({"messages": [U, A], "tools": "{"}, "tools that are not JSON"),
+    ({"messages": [U, A], "system": ["Be kind."]}, "a system prompt that is a list, not a text"),
     ({"text": "hello"}, "its columns are text"),
 ]
 

@@ -268,3 +268,22 @@ def test_an_environment_that_exits_is_named_and_ends_nothing(
 def test_a_run_whose_settings_hold_no_table_is_told_by_their_reader(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text("run = 3\n")
     assert settings_of(str(tmp_path)) == {"run": 3}
+
+
+@pytest.mark.parametrize(
+    ("lines", "unread"),
+    [
+        (b'{"ordinal": 0, "group": 0, "task": "\xff", "fate": "trained", "step": 1}\n', 1),
+        (b"half a line\n[1]\n\n", 2),
+        (b"half a li", 0),  # what was being written when the run was ended
+    ],
+)
+def test_lines_that_are_no_rollouts_are_counted(
+    lines: bytes, unread: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    known = b'{"ordinal": 0, "group": 0, "task": "t", "fate": "trained", "step": 1}\n'
+    (tmp_path / "rollouts.jsonl").write_bytes(known + lines)
+    assert main(["accounts", str(tmp_path)]) == (1 if unread else 0)
+    told = capsys.readouterr()
+    assert told.out.split()[:4] == ["issued", "1", "trained", "1"]
+    assert (f"unread   {unread} lines" in told.err) is bool(unread)

@@ -10,6 +10,7 @@ import pytest
 
 import ludus
 from ludus.cli.main import main
+from ludus.envs.serving.connect import connect
 from ludus.errors import ConfigError
 from ludus.rewards.rows import VerdictFile, read_rows
 from ludus.rewards.serving.reward_wire import MAX_BATCH
@@ -66,6 +67,7 @@ def url() -> Iterator[str]:
     asyncio.run_coroutine_threadsafe(server.stop(), loop).result(30)
     loop.call_soon_threadsafe(loop.stop)
     thread.join(10)
+    loop.close()
 
 
 def test_a_row_without_a_reward_is_told_with_its_line_and_why(
@@ -232,3 +234,11 @@ def test_one_answer_is_scored_on_a_server(url: str, capsys: pytest.CaptureFixtur
     words = ["score", "maths", "--gold", "1/2", "--answer", "\\boxed{0.5}", "--url", url]
     assert main(words) == 0
     assert capsys.readouterr().out.startswith("reward 1")
+
+
+def test_options_of_a_verifier_on_a_server_are_refused_with_where_they_go(url: str) -> None:
+    with connect(url) as server:
+        for ask in (server.verifier, server.group_verifier):
+            for name, options in (("exact", {"strict": True}), ("exact?strict=true", {})):
+                with pytest.raises(ConfigError, match=r"ludus serve 'exact\?strict=true'"):
+                    ask(name, **options)

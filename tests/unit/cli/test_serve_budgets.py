@@ -8,9 +8,13 @@ import resource
 import sys
 
 import aiohttp
+import pytest
 
-from ludus.cli.serve import MAX_MESSAGES, RateLimit
+from ludus.cli.serve import MAX_MESSAGES, RateLimit, build_server
+from ludus.cli.serve_options import read_options
+from ludus.errors import ConfigError
 from ludus.wire.admission import connections_within
+from ludus.wire.server import HttpServer
 
 
 def test_connections_leave_files_for_workers_and_the_rest() -> None:
@@ -19,6 +23,13 @@ def test_connections_leave_files_for_workers_and_the_rest() -> None:
             number = connections_within(files, workers)
             assert 8 <= number <= 8192
             assert number == 8 or number + 4 * workers + 64 <= files
+
+
+def test_a_limit_of_bodies_is_never_that_of_no_byte() -> None:
+    """A WebSocket takes 0 for no limit."""
+    with pytest.raises(ConfigError, match="max_body_bytes must be at least 1, got 0"):
+        HttpServer([], max_body_bytes=0)
+    build_server(read_options(["exact", "--max-body-mb", "1e-9"]))
 
 
 def test_each_kind_of_message_is_written_a_few_times_and_then_counted() -> None:

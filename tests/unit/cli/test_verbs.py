@@ -109,6 +109,9 @@ def test_new_leaves_what_is_there_alone(tmp_path: Path, capsys: pytest.CaptureFi
         ("env", "class-v0"),
         ("env", "ludus/x-v0"),
         ("env", "me/1x-v0"),
+        ("env", "me/none-v0"),
+        ("env", "me/true-v0"),
+        ("env", "me/echo-v\u0663"),
         ("verifier", "me/x-v1"),
         ("verifier", "me/ex act"),
         ("verifier", "import"),
@@ -119,7 +122,10 @@ def test_names_that_cannot_be_are_refused(kind: str, name: str) -> None:
         names_of(name, kind)
 
 
-@pytest.mark.parametrize(("name", "why"), [("me/class-v0", "language"), ("json-v0", "already")])
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [("me/class-v0", "module"), ("me/none-v0", "class 'None', a word"), ("json-v0", "already")],
+)
 def test_a_refused_name_is_told_why(name: str, why: str) -> None:
     with pytest.raises(ConfigError, match=why):
         names_of(name, "env")

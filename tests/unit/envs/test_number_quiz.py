@@ -11,6 +11,7 @@ from ludus.envs.families.number_quiz import KINDS, NumberQuestion, NumberQuiz, w
 from ludus.errors import ConfigError
 
 NEXT = NumberQuestion("after", "Which number comes after 69?", (70,))
+LARGE = NumberQuestion("after", "Which number comes after 12344?", (12345,))
 SUM = NumberQuestion("sum", "What is 18 + 3?", (21,), "18+3=")
 RANGE = NumberQuestion("between", "Name a number between 40 and 60.", range(41, 60))
 
@@ -39,6 +40,14 @@ RANGE = NumberQuestion("between", "Name a number between 40 and 60.", range(41, 
         (NEXT, "7 0", 0.0),
         (NEXT, "70th", 0.0),
         (NEXT, "x70", 0.0),
+        (NEXT, "7,0", 0.0),
+        (NEXT, "0,070", 1.0),
+        (LARGE, "12,345", 1.0),
+        (LARGE, "12,345.", 1.0),
+        (LARGE, "12,346", 0.1),
+        (LARGE, "The answer is 12,345.", 0.5),
+        (LARGE, "12,34,5", 0.0),
+        (LARGE, "1234,5", 0.0),
         (NEXT, "\u0667\u0660", 0.0),  # seventy in other digits
         (NEXT, "0000070", 0.0),  # longer than a number may be
         (NEXT, "70" * 4000, 0.0),

@@ -8,12 +8,14 @@ from contextlib import asynccontextmanager
 from typing import Any, ClassVar
 
 import aiohttp
+import msgspec
 import pytest
 from aiohttp import WSCloseCode, web
 from aiohttp.test_utils import TestClient, TestServer
 
 import ludus
 from ludus.background import run_on_loop
+from ludus.envs import Briefing, ToolSpec
 from ludus.envs.serving.mcp_server import McpEnv
 from ludus.envs.serving.server import EnvService
 from ludus.errors import ConfigError
@@ -23,7 +25,7 @@ from ludus.integrations.openenv.playing import ListeningSocket
 from ludus.integrations.openenv.service import OpenEnvService
 from ludus.messages import ImagePart, Message, Role, TextPart, user
 from ludus.verdict import Status
-from ludus.wire.server import HttpServer
+from ludus.wire.server import BackgroundServer, HttpServer
 
 PICTURE = user([TextPart(text="What is it?"), ImagePart(data=b"x")])
 
@@ -235,3 +237,24 @@ async def test_mcp_clients_are_told_that_an_image_is_not_shown(when: str) -> Non
             assert (ended.is_error, ended.facts) == (True, {})
     finally:
         await env.stop()
+
+
+@ludus.register("test/odd-tools-v0")
+class OddTools(Pictures):
+    """Declares tools whose names are patterns of paths, and one whose name is not."""
+
+    def briefing(self) -> Briefing:
+        names = ("a{b", "{tail}", "a/b", "look")
+        tools = [ToolSpec(name=name, description="", parameters={}) for name in names]
+        return msgspec.structs.replace(super().briefing(), tools=tools)
+
+
+def test_a_tool_whose_name_is_no_part_of_a_path_is_left_out(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    envs = EnvService(["test/odd-tools-v0"])
+    with BackgroundServer(HttpServer([envs, NemoGymService(envs)])):
+        told = [record.getMessage() for record in caplog.records if "NeMo Gym" in record.msg]
+    assert [name for name in ("a{b", "{tail}", "a/b", "look") if repr(name) in str(told)] == [
+        "a{b", "{tail}", "a/b"
+    ]  # fmt: skip

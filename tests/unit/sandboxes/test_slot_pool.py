@@ -279,3 +279,13 @@ async def test_a_conftest_above_the_folder_of_a_slot_is_not_read(
     finally:
         await sandbox.close()
     assert graded.verdict.reward == 1.0
+
+
+async def test_a_sandbox_of_one_slot_grades_tests_that_need_a_process_of_their_own() -> None:
+    sandbox = SlotSandbox("unsafe", size=1)
+    try:
+        left = "import sys\nsys.left = f(1)\nassert sys.left == 1"
+        graded = await grade_in_detail(sandbox, "def f(x):\n    return x", [left])
+    finally:
+        await sandbox.close()
+    assert graded.verdict.reward == 1.0

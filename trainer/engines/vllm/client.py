@@ -89,9 +89,10 @@ class VllmClient:
         await self._send("GET", "/health", b"", {}, timeout_s)
 
     async def close(self) -> None:
-        """Close every connection to the server."""
-        if self._session is not None:
-            await self._session.close()
+        """Close every connection to the server; the next request opens a new one."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
 
     async def _send(
         self, method: str, path: str, data: bytes, params: Mapping[str, str], timeout_s: float
