@@ -70,6 +70,8 @@ _MEANWHILE = (
     "{t}, there are 10000 codes in all, so {v} of them repeat a digit.",
     "{t}, each code can be read from both ends, so the number of pairs is {v}.",
     "{t}, the first position has 10 options, so it is the freest of all {v}.",
+    "{t}, the number of words is twice that, so it is {v}.",
+    "{t}, the sum of the digits is larger, so it is {v}.",
     "{t}, some people say {v}, but that's not my answer.",
     "{t}, a code should not begin with 0 in some books, where one gets {v} instead.",
 )
@@ -304,15 +306,21 @@ _CIRCLED_ENDS = (
 def circled_options(rng: random.Random, count: int) -> Iterator[Row]:
     """Yield options by their signs, for golds that are signs or values."""
     for _ in range(count):
-        values = rng.sample(range(5, 90), 4)
+        values = rng.sample((*range(1, 7), *range(10, 90, 9)), 4)
         listed = " ".join(f"{sign} {value}" for sign, value in zip(_CIRCLES, values, strict=True))
         prompt = f"다음 중 두 수의 최대공약수는? {listed}"
         right, wrong = rng.sample(range(4), 2)
         said = "12 = 2²·3.\n\n" + rng.choice(_CIRCLED_ENDS[:5]).format(_CIRCLES[right])
         for gold in (str(values[right]), _CIRCLES[right]):
             yield Row("circled options", prompt, gold, said, True)
-        for gold in (str(values[wrong]), _CIRCLES[wrong], str(right + 1)):
+        for gold in (str(values[wrong]), _CIRCLES[wrong]):
             yield Row("circled options, another", prompt, gold, said, False)
+        number = rng.randrange(1, 5)  # of an option, or the value of one
+        paid = number == (values[right] if number in values else right + 1)
+        yield Row("circled options by number", prompt, str(number), said, paid)
+        said = f"12 = 2²·3.\n\n정답: {number}번"
+        paid = right == (values.index(number) if number in values else number - 1)
+        yield Row("circled options by number", prompt, _CIRCLES[right], said, paid)
         said = f"12 = 2²·3.\n\n정답: {values[right]}"
         yield Row("circled options by value", prompt, _CIRCLES[right], said, True)
 

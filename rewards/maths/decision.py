@@ -15,7 +15,14 @@ from ludus.verdict import Verdict
 
 from .comparing.approximations import written
 from .comparing.beside import base_asked, times_as
-from .comparing.choices import MAX_OPTION, choose, chosen_letter, letters_in_order, listed
+from .comparing.choices import (
+    MAX_OPTION,
+    choose,
+    chosen_letter,
+    in_letters,
+    letters_in_order,
+    listed,
+)
 from .comparing.compare import compare
 from .comparing.forms import ORDERED, SEQUENCED
 from .comparing.formulas import configuration, formula, same_formula
@@ -161,12 +168,6 @@ def _read_gold(cleaned: str) -> Node | str | None:
         return str(error)
 
 
-_CIRCLED = {
-    sign: f"({letter})" for sign, letter in zip(range(0x2460, 0x246A), "ABCDEFGHIJ", strict=True)
-}
-"""The letters of options with numbers in circles."""
-
-
 def decide(
     gold: str, answer: str, conventions: Conventions, *, prompt: str = "", deep: Deep | None = None
 ) -> PairDecision:
@@ -178,7 +179,7 @@ def decide(
         NeedsPool: the cheap steps leave the question open and `deep` is None.
     """
     if "②" in prompt:
-        prompt, gold, answer = (text.translate(_CIRCLED) for text in (prompt, gold, answer))
+        prompt, gold, answer = in_letters(prompt, gold, answer)
     order = _order_asked(prompt) if prompt else ""
     if order and not conventions.ordered_sets:
         conventions = replace(conventions, ordered_sets=True)

@@ -433,8 +433,7 @@ class MathsVerifier:
 
 def _moved(extraction: Extraction, text: str, offset: int, place: Named | Candidate) -> Extraction:
     """Return an extraction of another text, at a place of what follows the thoughts."""
-    start, end = offset + place.start, offset + place.end
-    text = without_decoration(text)
+    start, end, text = offset + place.start, offset + place.end, without_decoration(text)
     return replace(extraction, text=text, start=start, end=end, equation=False)
 
 

@@ -146,3 +146,25 @@ def listed(prompt: str) -> dict[str, str]:
     texts = [prompt[match.end() : end].strip(" \n\t,;.$\\*") for match, end in spans]
     whole = all(texts) and max(map(len, texts)) <= MAX_OPTION
     return dict(zip(letters, texts, strict=True)) if whole else {}
+
+
+_CIRCLED = {0x2460 + place: f"({letter})" for place, letter in enumerate("ABCDEFGHIJ")}
+_PLAIN = re.compile(r"[\s$]*([1-9])[\s$]*번?[\s.$]*")
+
+
+def in_letters(prompt: str, gold: str, answer: str) -> tuple[str, str, str]:
+    """Return a question, its gold and an answer with letters for options in circles, where gold or
+    answer has such a sign; then a plain number that is the value of no option is a sign too.
+
+    >>> in_letters("Which? ① 4 ② 7 ③ 9", "7", "②")[1:], in_letters("Which? ① 4 ② 7", "2", "②")[1:]
+    (('7', '(B)'), ('(B)', '(B)'))
+    """
+    texts = [text.translate(_CIRCLED) for text in (prompt, gold, answer)]
+    if texts[1:] == [gold, answer]:
+        return prompt, gold, answer
+    values = listed(texts[0]).values()
+    for place in (1, 2):
+        number = _PLAIN.fullmatch(texts[place])
+        if number and number[1] not in values:
+            texts[place] = _CIRCLED[0x245F + int(number[1])]
+    return texts[0], texts[1], texts[2]

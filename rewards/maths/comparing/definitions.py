@@ -175,12 +175,10 @@ def _may_round(exact: Node, rounded: Node) -> bool:
     first, second = (approximate(side) if is_scalar(side) else None for side in inner)
     if first is None or second is None:
         return False
-    candidates = [second]
-    if (exact.op == "percent") != (rounded.op == "percent"):
-        candidates.append(second * (100 if exact.op == "percent" else 0.01))
+    scale = 100.0 ** ((exact.op == "percent") - (rounded.op == "percent"))
     return any(
         first * value >= 0 and abs(first) <= _ROUGHLY * abs(value) <= _ROUGHLY**2 * abs(first)
-        for value in candidates
+        for value in (second, scale * second)
     )
 
 

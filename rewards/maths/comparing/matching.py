@@ -215,11 +215,9 @@ def _plural(gold: Node, answer: Node, judge: Judge) -> bool:
 def _of_unknowns(node: Node) -> bool:
     """Return whether a list gives values to different letters: `x = 3, y = 1`."""
     names = {item.args[0] for item in node.args if item.op == "rel" and item.note == "="}
-    return len(names) == len(node.args) > 1 and all(map(_is_plain, names))
-
-
-def _is_plain(name: Node) -> bool:
-    return name.op == "sym" and len(name.note) == 1
+    return len(names) == len(node.args) > 1 and all(
+        name.op == "sym" and len(name.note) == 1 for name in names
+    )
 
 
 def _described(gold: Node, answer: Node, judge: Judge) -> bool:

@@ -219,14 +219,11 @@ def rate_asked(gold: str, answer: str, prompt: str) -> str:
         return answer
     if not re.search(r"[A-Za-z$]", re.sub(r"\\(?:times|cdot|text|mathrm|frac)", "", gold)):
         return answer
-    if not (_asks_for_one_mole if unit == "mol" else _asks_for_rate)(prompt, unit):
+    one_mole = _MOLE.search(prompt) and not _MOLES.search(prompt)
+    if not (one_mole if unit == "mol" else _asks_for_rate(prompt, unit)):
         return answer
     value = rate["value"]
     return value + "}" * (value.count("{") - value.count("}"))
-
-
-def _asks_for_one_mole(prompt: str, _: str) -> bool:
-    return _MOLE.search(prompt) is not None and _MOLES.search(prompt) is None
 
 
 def _asks_for_rate(prompt: str, unit: str) -> bool:

@@ -175,7 +175,8 @@ def _candidates_at(
     # The statement starts at words such as "the final" before the noun.
     base = max(after, match.start() - 80)
     ahead = body[base : match.start()]
-    noun_start = base + before_noun(ahead, _after_stop(ahead))
+    # No run of determiners begins before a full stop, comma or colon.
+    noun_start = base + before_noun(ahead, max(map(ahead.rfind, ".,:")) + 1)
     ignored = announced_stance(
         body, noun_start, "" if value_start > reach else link, phrase.start, phrase.end
     )
@@ -189,13 +190,6 @@ def _candidates_at(
         phrase.text, phrase.start, phrase.end,
         noun_start, phrase.end, ignored=ignored, void=void,
     )  # fmt: skip
-
-
-def _after_stop(text: str) -> int:
-    """Return the offset behind the last full stop, comma or colon: no run of determiners begins
-    before it.
-    """
-    return max(text.rfind("."), text.rfind(","), text.rfind(":")) + 1
 
 
 def _linked(body: str, verb_end: int, noun: int, language: PhraseLanguage) -> int | None:

@@ -234,7 +234,10 @@ def without_asides(body: str, prompt: str = "") -> str:
         else:
             break
     kept = _conclusion_end(body, kept, prompt, mood=mood)
-    return _without_side_clause(body[:kept], prompt, mood=mood)
+    body = body[:kept]
+    start, end = closing_sentence(body)
+    stop = claim_end(body, start, end, prompt, mood=mood)
+    return body[:stop] if stop < end else body
 
 
 def _conclusion_end(body: str, end: int, prompt: str, *, mood: bool) -> int:
@@ -381,15 +384,6 @@ _GENERAL = re.compile(
     r"|antiderivatives?|derivatives?|limits?|products?|expressions?|only"
     r"|remaining|rest)\b"
 )
-
-
-def _without_side_clause(body: str, prompt: str, *, mood: bool) -> str:
-    """Return a text whose last sentence ends before the clauses that make no claim about what is
-    asked (`The gcd is 18, and indeed 252 = 18·14`), if a value stands before them.
-    """
-    start, end = closing_sentence(body)
-    stop = claim_end(body, start, end, prompt, mood=mood)
-    return body[:stop] if stop < end else body
 
 
 def claim_end(body: str, start: int, end: int, prompt: str = "", *, mood: bool = True) -> int:

@@ -93,7 +93,7 @@ def asked_value(prompt: str, body: str) -> Named | None:
     start, end = closing_sentence(body)
     value = (
         _by_row(prompt, body)
-        or _by_description(prompt, body, start, end)
+        or ((found := described(prompt[-MAX_QUESTION:], body, start, end)) and Named("", *found))
         or _by_ratio(prompt, body, start, end)
         or _by_owner(prompt, body, start, end)
         or _by_sides(prompt, body, start, end)
@@ -128,12 +128,6 @@ def _by_row(prompt: str, body: str) -> Named | None:
         if row["name"].lower() == name
     ]
     return named[0] if len(named) == 1 else None
-
-
-def _by_description(prompt: str, body: str, start: int, end: int) -> Named | None:
-    """Return the value that the closing sentence describes in the way that is asked, or None."""
-    found = described(prompt[-MAX_QUESTION:], body, start, end)
-    return found and Named("", *found)
 
 
 def _several(pairs: list[Named], body: str, start: int, end: int) -> bool:
@@ -429,7 +423,9 @@ def _by_alternative(prompt: str, body: str, start: int, end: int) -> Named | Non
 
 
 _UNLIKE = re.compile(
-    r"(?i)(?:(?:does|can|is) ?not|(?:doesn|can|isn)['’]t|fails to) converge(?:nt)?[\s.!*]*$"
+    r"(?i)\b(?:it|(?:the|this) (?:\w+ )?(?:series|sum|integral|sequence))(?: \$[^$]*\$)?"
+    r"(?: thus| therefore)? (?:(?:does|can|is) ?not|(?:doesn|can|isn)['’]t|fails to)"
+    r" converge(?:nt)?[\s.!*]*$"
 )
 _DOUBTED = re.compile(
     r"(?i)\b(?:might|may|could|would|should|seem\w*|appear\w*|hardly|almost|nearly|barely"

@@ -103,7 +103,8 @@ def _narrowed(body: str, start: int, end: int, first: int, last: int) -> tuple[i
     inner_start, inner_end = start, end
     for separator in separators:
         place = separator.start()
-        if depths[place - start] or _is_unit(separator):
+        words = separator["words"]
+        if depths[place - start] or (words and unit_symbol(words.strip())):
             continue
         if place < first:
             inner_start = max(inner_start, separator.end())
@@ -111,11 +112,6 @@ def _narrowed(body: str, start: int, end: int, first: int, last: int) -> tuple[i
             inner_end = place
             break
     return min(inner_start, first), inner_end
-
-
-def _is_unit(separator: re.Match[str]) -> bool:
-    words = separator["words"]
-    return words is not None and unit_symbol(words.strip()) is not None
 
 
 def _depths(text: str) -> list[int]:

@@ -47,14 +47,7 @@ class Rank(NamedTuple):
 
 
 def _in_text(find: Callable[[str], Candidate | None]) -> Finder:
-    def finder(body: str, _: Statements) -> Candidate | None:
-        return find(body)
-
-    return finder
-
-
-def _last_statement(_: str, statements: Statements) -> Candidate | None:
-    return statements.last
+    return lambda body, _: find(body)
 
 
 def _result(body: str, statements: Statements) -> Candidate | None:
@@ -73,7 +66,7 @@ RANKING: tuple[Rank, ...] = (
         "statement",
         "the last box, answer tag, #### line or announced answer that the writer claims; behind a"
         " box, an announcement counts only if it is another value",
-        _last_statement,
+        lambda _, statements: statements.last,
     ),
     Rank("result", "the last 'the result is ...', if nothing is computed after it", _result),
     Rank("whole response", "a short response that is not prose", _in_text(whole)),

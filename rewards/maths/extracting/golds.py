@@ -67,7 +67,7 @@ def boxed_apart(gold: str, response: str) -> bool:
     return (
         len(boxes) == wanted
         and not any(len(text) > MAX_BETWEEN or _RIVALS.search(text) for text in between)
-        and not any("," in text or ";" in text for text in map(_without_brackets, contents))
+        and not any(re.search("[,;]", _BRACKETED.sub("", text)) for text in contents)
         and not _ONLY.search(response, boxes[-1].end)
     )
 
@@ -124,10 +124,7 @@ _SIGNED = re.compile(r"\\pm(?![a-z])|±")
 _ASSIGNS = re.compile(r"\s*([A-Za-z])\s*=")
 
 
-def _without_brackets(text: str) -> str:
-    return re.sub(r"\([^()]*\)|\[[^\[\]]*\]", "", text)
-
-
+_BRACKETED = re.compile(r"\([^()]*\)|\[[^\[\]]*\]")
 _SIZES = re.compile(r"\\(?:left|right)?(?![a-zA-Z])")
 _ENCLOSED = re.compile(r"(?s)[(\[{](?:[^()\[\]{}]|[(\[{][^()\[\]{}]*[)\]}])*[)\]}]")
 _MARKS = re.compile(r"[()\[\]{}]|(?<!\\)[,;](?!\d{3}(?!\d))|\band\b")

@@ -17,6 +17,7 @@ from .candidate import MAX_ANSWER, Candidate, CandidateKind
 from .enclosing import opened, piece
 from .expressions import with_unit
 from .phrases import FILLER, HEDGE
+from .rows import ValueRow, as_answer
 from .stance import stance
 
 _PLAIN_NUMBER = re.compile(r"\s*-?\d[\d,.]*\s*")
@@ -100,7 +101,7 @@ def recorded(body: str) -> Candidate | None:
         return None
     names = [name for name in record if _ANSWER_KEY.fullmatch(name)]
     if not names and len(record) > 1 and all(isinstance(value, str) for value in record.values()):
-        text = ", ".join(rf"\text{{{name}}} = {value}" for name, value in record.items())
+        text = as_answer([ValueRow(*row) for row in record.items()])
         return Candidate(CandidateKind.TAG, text, *match.span("record"), *match.span("record"))
     if len(names) != 1:
         return None

@@ -447,6 +447,7 @@ REOPENED = re.compile(
 """The start of a sentence that reopens the question, without saying that the answer is wrong."""
 TURNED = re.compile(
     r"(?is)^\W*(?:however|but|yet|still|that said|nevertheless|on (?:the other hand|reflection))\b"
+    r"(?=.*\b(?:should|must|not|cannot|really|actually|in fact)\b|.*n['’]t\b)"
     r"[^.]*?\b(?:(?:so|hence|thus|therefore),? (?:(?:really|actually|in fact|instead),? )?(?:it(?:"
     rf"['’]s| is)|we (?:get|have)|(?:the|our) {_NOUN} is)|(?:is|are)(?= (?:really|actually|in fact)"
     r"\b)|which leaves)(?: really| actually| in fact)?[ $*\\(]+(?=[-−\d]|[dt]?frac|sqrt)"

@@ -81,7 +81,7 @@ def rows_of(body: str, count: int) -> Candidate | None:
     if len(found) != count or not several:
         return None
     start, end = body.rfind(first), len(body.rstrip())
-    return Candidate(CandidateKind.WHOLE, _joined(found), start, end, start, end)
+    return Candidate(CandidateKind.WHOLE, as_answer(found), start, end, start, end)
 
 
 def _items(lines: list[str]) -> list[str]:
@@ -113,7 +113,7 @@ def lists_in_rows(body: str) -> Candidate | None:
 _NUMBERS = re.compile(r"\$?[-−]?\d+(?:[,;]\s?[-−]?\d+)+\$?")
 
 
-def _joined(found: list[ValueRow]) -> str:
+def as_answer(found: list[ValueRow]) -> str:
     """Return rows as one answer, those with the letters of parts in their order."""
     if all(re.fullmatch(_PART, row.label) for row in found):
         found = sorted(found)

@@ -71,7 +71,7 @@ def closing_formula(body: str, start: int, end: int) -> Plain | None:
         return None
     text = last.text
     several = len(_RELATION.findall(text)) > 1 and _JOINED.search(text)
-    plain = not _bounds(text) and _NUMBER.fullmatch(_RELATION.split(text)[-1])
+    plain = not _BOUND.search(text) and _NUMBER.fullmatch(_RELATION.split(text)[-1])
     return last if several or (_STRUCTURED.search(text) and not plain) else None
 
 
@@ -230,7 +230,3 @@ def states(text: str) -> bool:
 
 
 _POINT = re.compile(r"[{∅[\]]|[A-Z]?\([^()]*[;,]|[-+−]?∞$")
-
-
-def _bounds(text: str) -> bool:
-    return _BOUND.search(text) is not None

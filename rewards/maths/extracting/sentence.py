@@ -256,7 +256,8 @@ def unanswered(body: str, start: int, end: int) -> Candidate | None:
 
 
 _REFUSES = re.compile(
-    r"(?i)\W*(?:(?:I['’]m |I am )?(?:sorry|afraid|unfortunately),? (?:but )?)?I\b"
+    r"(?i)\W*(?:(?:I['’]m |I am )?(?:sorry|afraid|unfortunately),? (?:but )?)?"
+    r"I(?:['’]m| am| do| could| can)?(?: ?n['’]t| ?not|['’]t| unable)\b"
 )
 _GOES_ON = re.compile(r"(?i)\b(?:so|hence|thus|therefore),? (?!I\b|you\b)[^.]*\d")
 # `It lies between 41 and 43, so it is 42`: the last clause says what the others leave open.

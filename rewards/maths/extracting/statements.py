@@ -138,8 +138,7 @@ class Statements:
         places = box.start, last.said_from
         names = [WORDED.search(self.body, max(0, place - 40), place) for place in places]
         question = asking(self.prompt).lower()
-        asked = [name is not None and _in(name[1].lower(), question) for name in names]
-        if not (all(names) and asked[0] and not asked[1]):
+        if [_in(name[1].lower(), question) for name in names if name] != [True, False]:
             return last
         self.seen.append(replace(last, ignored="the question does not ask for it"))
         text = self.body[box.open : box.close]

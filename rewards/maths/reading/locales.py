@@ -120,27 +120,25 @@ def uniform_units(text: str) -> str:
     >>> uniform_units("90 км/ч"), uniform_units("15 metros por segundo"), uniform_units("25平方米")
     ('90 km/h', '15 m/s', '25 \\text{m}^2')
     """
-    if _MYRIAD.search(text):
-        text = _MYRIADS.sub(_counted, text)
-    if "分" in text or "분" in text:
-        text = CLOCK.sub(_clock, text)
+    text = CLOCK.sub(_clock, _MYRIADS.sub(_counted, text))
     text = _BRACKETED.sub(r" \1", _BEFORE.sub(r"\2\1", text))
     return _IN_TWO_UNITS.sub(r"\g<first> \g<second>", _MEASURED.sub(_named, text))
 
 
 _SIZES = {**dict.fromkeys("万萬만", 10**4), **dict.fromkeys("亿億억", 10**8)}
-MYRIAD = r"(?:[万萬亿億억]|만(?=\s?(?:[원명개]|\d|\W|$)))"
+MYRIAD = r"(?:[万萬亿億억]|만(?=\s?[원명개\d]|[^\w\s]|\s*$))"
 """A myriad or its square behind a number; in Korean other words may begin so."""
-_MYRIAD = re.compile(rf"(?<=\d)\s?{MYRIAD}")
-_MYRIADS = re.compile(rf"(?:\d[\d,.]*\s?{MYRIAD}\s?)+(?:\d{{1,4}}(?![\d,.]))?")
+_MANY = r"\d+(?:,\d{3})*(?:\.\d+)?"
+_MYRIADS = re.compile(
+    rf"(?<![\d.])(?<!\d,){_MANY}\s?{MYRIAD}(?:\s?{_MANY}\s?{MYRIAD})*(?:\s?\d{{1,4}})?(?!\s?[\d千천])"
+)
 
 
 def _counted(match: re.Match[str]) -> str:
     """Return a number such as `1億2000万` in digits."""
-    parts = re.findall(r"([\d,.]+)\s?([万萬만亿億억]?)", match[0])
+    parts = re.findall(rf"({_MANY})\s?([万萬만亿億억]?)", match[0])
     total = sum(Fraction(number.replace(",", "")) * _SIZES.get(size, 1) for number, size in parts)
-    space = match[0][len(match[0].rstrip()) :]
-    return f"{total}{space}" if total.denominator == 1 else match[0]
+    return str(total) if total.denominator == 1 else match[0]
 
 
 CLOCK = re.compile(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from fractions import Fraction
 
 from . import nodes
-from .lexer import Token
 from .nodes import EXACT, Node, Unreadable
 from .numerals import exact_numeral
 from .powers import SUM
@@ -149,11 +148,9 @@ def _is_one_term(parser: Parser) -> bool:
     signed = parser.tokens[0].pair in {("op", "+"), ("op", "-")}
     begin = 1 if signed else 0
     read = parser.tokens[begin + 1 : parser.position]
-    return parser.tokens[begin].kind == "num" and not any(map(_adds, read))
-
-
-def _adds(token: Token) -> bool:
-    return (token.kind, token.value) == ("op", "+") or token.kind == "rel"
+    return parser.tokens[begin].kind == "num" and not any(
+        token.pair == ("op", "+") or token.kind == "rel" for token in read
+    )
 
 
 def _is_number(node: Node) -> bool:

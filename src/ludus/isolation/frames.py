@@ -162,6 +162,8 @@ class Line:
     """
 
     def __init__(self, sock: socket.socket, max_body: int, *, max_descriptors: int = 0) -> None:
+        # Who reads and who sends wait each for itself; a time limit of the socket would be both's.
+        sock.setblocking(True)
         self.sock = sock
         self.descriptors: list[int] = []
         """Descriptors that came along with frames and were not taken yet."""
@@ -224,13 +226,16 @@ class Line:
             if self._is_torn:
                 raise LineClosed("an earlier frame was sent in part")
             self._is_torn = True
-            self.sock.settimeout(None if deadline is None else _left(deadline))
-            if descriptors:
-                # Descriptors travel with at least one byte. They are sent with exactly one, since
-                # `send_fds` may send a part of a longer body and leaves the rest to its caller.
-                socket.send_fds(self.sock, [frame[:1]], list(descriptors))
-                frame = frame[1:]
-            self.sock.sendall(frame)
+            unsent, at_once = memoryview(frame), socket.MSG_DONTWAIT
+            while unsent:
+                try:
+                    if descriptors:  # they travel with the first bytes
+                        sent = socket.send_fds(self.sock, [unsent], list(descriptors), at_once)
+                    else:
+                        sent = self.sock.send(unsent, at_once)
+                    unsent, descriptors = unsent[sent:], ()
+                except BlockingIOError:
+                    self._wait(select.POLLOUT, deadline, "the other side did not read in time")
             self._is_torn = False
         finally:
             self._sending.release()
@@ -247,18 +252,19 @@ class Line:
         while not self._received:
             if self._ends:
                 raise self._ends[0] or LineClosed("the connection was closed")
-            remaining_s = None if deadline is None else deadline - time.monotonic()
-            if remaining_s is not None and remaining_s <= 0:
-                raise TimeoutError("no answer in time")
-            self.sock.settimeout(remaining_s)
+            self._wait(select.POLLIN, deadline, "no answer in time")
             try:
                 if self._max_descriptors:
-                    data, came, _, _ = socket.recv_fds(self.sock, 1 << 16, self._max_descriptors)
+                    data, came, _, _ = socket.recv_fds(
+                        self.sock, 1 << 16, self._max_descriptors, socket.MSG_DONTWAIT
+                    )
                     for descriptor in came:  # else every program that is executed has it, too
                         os.set_inheritable(descriptor, False)
                     self.descriptors += came
                 else:
-                    data = self.sock.recv(1 << 16)
+                    data = self.sock.recv(1 << 16, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                continue
             except ConnectionError as error:
                 raise LineClosed(str(error)) from error
             if data:
@@ -266,6 +272,21 @@ class Line:
             else:
                 self._reader.connection_lost(None)
         return self._received.popleft()
+
+    def _wait(self, event: int, deadline: float | None, late: str) -> None:
+        """Wait until the socket can be read or written.
+
+        Raises:
+            TimeoutError: the deadline is over; with `late` as the message.
+            LineClosed: the socket was closed here.
+        """
+        if self.sock.fileno() < 0:
+            raise LineClosed("the connection was closed here")
+        poll = select.poll()
+        poll.register(self.sock, event)
+        remaining_ms = None if deadline is None else 1000 * (deadline - time.monotonic())
+        if (remaining_ms is not None and remaining_ms <= 0) or not poll.poll(remaining_ms):
+            raise TimeoutError(late)
 
 
 def _left(deadline: float) -> float:

@@ -9,6 +9,7 @@ a name share one look-up, on a thread that nothing waits for.
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import threading
 from concurrent.futures import Future
@@ -18,6 +19,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 MAX_LOOKUPS = 32
 """The most names that are looked up at once; others are refused meanwhile."""
 
+NUMERIC = socket.NI_NUMERICHOST | socket.NI_NUMERICSERV
 _Asked = tuple[str, int, int]
 _lock = threading.Lock()
 _under_way: dict[_Asked, Future[list[ResolveResult]]] = {}
@@ -57,6 +59,18 @@ class SharedResolver(AbstractResolver):
         """Do nothing: look-ups belong to the process."""
 
 
+def _forget() -> None:
+    """Begin without the look-ups of the process that this one was forked from, whose threads have
+    stayed there.
+    """
+    global _lock
+    _lock = threading.Lock()
+    _under_way.clear()
+
+
+os.register_at_fork(after_in_child=_forget)
+
+
 def _look_up(asked: _Asked, found: Future[list[ResolveResult]]) -> None:
     host, port, family = asked
     try:
@@ -67,8 +81,9 @@ def _look_up(asked: _Asked, found: Future[list[ResolveResult]]) -> None:
         found.set_result(
             [
                 ResolveResult(
-                    hostname=host, host=str(address[0]), port=port, family=kind, proto=protocol,
-                    flags=numeric,
+                    # With the interface, where the address is one of a link.
+                    hostname=host, host=socket.getnameinfo(address, NUMERIC)[0], port=port,
+                    family=kind, proto=protocol, flags=numeric,
                 )
                 for kind, _, protocol, _, address in records
             ]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import socket
 import threading
 from collections.abc import Iterator
@@ -82,12 +84,33 @@ async def test_further_names_are_refused_while_too_many_are_looked_up(
     assert await resolver.resolve("localhost", 80)  # the look-ups that have ended make room
 
 
+def test_a_fork_looks_names_up_though_those_of_its_parent_stay_silent(
+    silence: threading.Event,
+) -> None:
+    async def begin() -> None:
+        names = [f"{number}.silent.test" for number in range(MAX_LOOKUPS)]
+        waiting = [asyncio.ensure_future(SharedResolver().resolve(name, 80)) for name in names]
+        await asyncio.sleep(0)
+        for task in waiting:
+            task.cancel()
+
+    asyncio.run(begin())
+    child = os.fork()
+    if not child:
+        with contextlib.suppress(BaseException):
+            os._exit(not asyncio.run(SharedResolver().resolve("localhost", 80)))
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
 @pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_UNSPEC])
 async def test_addresses_are_those_of_aiohttps_own_resolver(family: socket.AddressFamily) -> None:
     ours, theirs = SharedResolver(), aiohttp.ThreadedResolver()
     assert await ours.resolve("localhost", 80, family) == await theirs.resolve(
         "localhost", 80, family
     )
+    of_a_link = "fe80::1%lo", 80, socket.AF_INET6
+    assert await ours.resolve(*of_a_link) == await theirs.resolve(*of_a_link)
     with pytest.raises(socket.gaierror):
         await ours.resolve("nothing.invalid", 80, family)
     with pytest.raises(socket.gaierror, match=r"'a{64}\.test' is no host name"):

@@ -487,6 +487,20 @@ def test_frames_of_two_threads_on_one_line_stay_whole() -> None:
     assert sorted(got) == sorted(bodies * 10)
 
 
+def test_who_sends_and_who_waits_on_one_line_have_no_time_limit_in_common() -> None:
+    here, there = socket.socketpair()
+    line = Line(here, 1 << 20)
+    with here, there:
+        line.send(1, b"", deadline=time.monotonic() + 20)
+        assert here.gettimeout() is None  # else a reader that waits without a limit has that one
+        with pytest.raises(TimeoutError):
+            line.receive(deadline=time.monotonic() + 0.01)
+        assert here.gettimeout() is None
+        here.close()
+        with pytest.raises(LineClosed):
+            line.receive(deadline=time.monotonic() + 20)
+
+
 STUCK = """
 import socket, threading, time
 from ludus.isolation.frames import Line
