@@ -360,6 +360,19 @@ async def test_the_name_of_a_repl_is_no_capability_of_another_principal(tmp_path
             assert answer["execution"]["stdout"] == "42\n"
 
 
+async def test_runs_count_against_the_rate_of_a_principal(tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens.toml"
+    tokens.write_text("[ann]\ntoken = 'ann'\nscopes = ['execute']\nrate = 0.01\n")
+    bearer = {"Authorization": "Bearer ann"}
+    async with (
+        in_process(Bounds(), principals=Principals("", tokens)) as server,
+        aiohttp.ClientSession(server.url, headers=bearer) as ann,
+    ):
+        replies = [await _post(ann, "/v1/execute", {"code": "1"}) for _ in range(3)]
+        assert [status for status, _ in replies] == [200, 429, 429]
+        assert "may do 0.01 operations a second" in str(replies[-1][1])
+
+
 # --- tokens and addresses ------------------------------------------------------------------------
 
 

@@ -10,10 +10,13 @@ from pathlib import Path
 import pytest
 
 import ludus
+from ludus.cli.doctor import PROGRAMS, Ability, jobs, outside, tools
 from ludus.cli.evaluate import EvalOptions, who_plays
 from ludus.cli.main import main
 from ludus.cli.runs import UnknownRun, run_place, settings_of
 from ludus.config import draft
+from ludus.envs.outside.home import installed
+from ludus.envs.outside.kinds import kind_names
 from ludus.errors import ConfigError, EnvironmentExited
 from ludus.sandboxes import TIERS
 from ludus.trainer.config import TrainConfig
@@ -126,6 +129,18 @@ def test_the_doctor_says_what_is_lacking_and_how_to_get_it(
         first, *_ = line["fact"].removeprefix("lacks ").split()
         assert line["name"].replace(" ", "") in told
         assert first in told or len(first) > 30
+
+
+def test_the_doctor_names_each_missing_program_and_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    missing = {each.name: (each.state, bool(each.remedy)) for each in tools()}
+    assert missing == dict.fromkeys(PROGRAMS, ("no", True))
+    told = {each.name: each.remedy for each in outside()}
+    absent = [kind for kind in kind_names() if not installed(kind)]
+    assert [told[kind] for kind in absent] == [f"ludus env install {kind}" for kind in absent]
+    holds = Ability("sandboxes", "slots-root", "yes", "it holds")
+    states = [[*jobs([*rows])][-1].state for rows in ([holds], [])]
+    assert states == ["yes", "note"]
 
 
 @pytest.mark.slow
