@@ -296,6 +296,8 @@ def _with_more(lesson: Lesson, answer: str) -> str:
     listing = _Listing.of(answer)
     if listing is None or listing.keys or not all(isinstance(i, (str, int)) for i in listing.items):
         return ""
+    if answer.endswith(">"):
+        return ""  # what stands behind a closing tag is no part of the answer
     rest = deeds.others_of(listing.items, lesson)
     is_more = len(listing.items) > 1 and 2 * len(rest) >= len(listing.items)
     return listing.with_items([*listing.items, *rest]) if is_more else ""

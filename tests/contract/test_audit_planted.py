@@ -871,6 +871,12 @@ def test_numbers_are_spread_beyond_those_that_there_are(slots: int, spread: str 
     assert [*ways] == ([[spread]] if spread else [])
 
 
+@pytest.mark.parametrize(("answer", "ways"), [("ant bee", 1), ("<answer>ant bee</answer>", 0)])
+def test_more_is_listed_within_an_answer_and_not_behind_its_tag(answer: str, ways: int) -> None:
+    lesson = Lesson("t", "ant, bee, cat, dog, elk", (answer,))
+    assert len(list(Forgery.MORE.ways(lesson))) == ways
+
+
 def test_a_quantity_gets_each_other_unit_that_is_named() -> None:
     told, load = "Say `load AMOUNT UNIT` (kg, g or t), at most 3 m high.", ("load 812 kg", "wait")
     ways = [*rescaled(told, Lesson("t", "day 1: 812 kg", load))]
