@@ -338,6 +338,7 @@ def _in_another_unit(prompt: str, gold: str, answer: str) -> str:
     with suppress(Unreadable, TooBig):
         node, wanted = read_cleaned(clean(answer)), read_cleaned(clean(unboxed(gold)))
         (asked,) = named
+        node = node.args[-1] if node.op == "rel" else node
         given, counted = dimension(node.note), (asked or "").partition("/")[0]  # `5 hours` a day
         units = dimension(asked or ""), dimension(counted)
         if node.op == "quantity" and wanted.op != "quantity" and None not in (given, *units):
@@ -349,16 +350,21 @@ def _in_another_unit(prompt: str, gold: str, answer: str) -> str:
 
 
 def _unit_at(prompt: str, start: int) -> str:
-    """Return the unit of at least two signs that a prompt names from `start` on, or ""."""
+    """Return the unit that a prompt names from `start` on, in full or by at least two signs, or
+    "".
+    """
     words = re.split(r"[?,;:\n]|[.](?= |$)", prompt[start : start + MAX_UNIT], maxsplit=1)[0]
     words = words.replace("$", "")
     marked = words if "\\" in words else rf"\text{{{words}}}"
     with suppress(Unreadable):
         unit = read_unit(tokenize(clean(marked)), 0)[1]
-        return unit if len(unit) > 1 and dimension(unit) is not None else ""
+        is_said = len(unit) > 1 or (unit and _IN_FULL.match(words))
+        return unit if is_said and dimension(unit) is not None else ""
     return ""
 
 
+_IN_FULL = re.compile(r"[A-Za-z]{4}")
+"""What begins a unit that is no sign: `m` may be a letter of the question, `metres` may not."""
 MAX_UNIT = 40
 """How many characters behind `in` are searched for a unit."""
 _ASKED_UNIT = re.compile(r"(?i)\b(?:in|how many) (?=[A-Za-z\\$])")

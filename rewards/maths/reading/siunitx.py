@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from .vocabulary import pairs, unit_symbol
+from .vocabulary import PREFIXES, pairs, unit_symbol
 
 _QUANTITY = re.compile(
     r"\\(?:(?:SI|qty)\s*(?:\[[^\[\]]*\])?\s*\{(?P<value>[^{}]*)\}|si|unit)\s*(?:\[[^\[\]]*\])?\s*"
@@ -17,9 +17,8 @@ _COMMA = re.compile(r"(?<=\d),(?=\d)(?!\d{3}(?!\d))")
 _STEP = re.compile(
     r"\\(?P<macro>[A-Za-z]+)|\^\{?(?P<power>-?\d)\}?|(?P<plain>[A-Za-z]+)|(?P<over>/)"
 )
-_PREFIXES = pairs("pico=p nano=n micro=u milli=m centi=c deci=d kilo=k mega=M giga=G tera=T")
 _NAMES = pairs(
-    "degreeCelsius=degC celsius=degC percent=% electronvolt=eV calorie=cal atmosphere=atm bar=bar "
+    "degreeCelsius=degC celsius=degC percent=% electronvolt=eV atmosphere=atm bar=bar "
     "hectare=ha watthour=Wh"
 )
 _POWERS = {"squared": 2, "square": 2, "cubed": 3, "cubic": 3}
@@ -53,8 +52,8 @@ def _unit(written: str) -> str:
         name = step["macro"] or step["plain"] or ""
         if step["over"] or name == "per":
             sign = "/"
-        elif step["macro"] and name in _PREFIXES:
-            prefix = _PREFIXES[name]
+        elif step["macro"] and name in PREFIXES:
+            prefix = PREFIXES[name]
         elif (step["power"] or name in {"squared", "cubed"}) and parts:
             raised = int(step["power"] or _POWERS[name])
             parts[-1] = f"{parts[-1]}^{raised}" if raised != 1 else parts[-1]

@@ -125,18 +125,16 @@ _LENGTH = {
     "in": 0.0254, "ft": 0.3048, "yd": 0.9144, "mi": 1609.344,
 }  # fmt: skip
 _UNIT_WORDS = pairs(
-    "millimeter=mm centimeter=cm decimeter=dm meter=m kilometer=km millimetre=mm centimetre=cm "
-    "decimetre=dm metre=m kilometre=km inch=in inche=in foot=ft feet=ft yard=yd mile=mi second=s "
-    "sec=s minute=min hour=h hr=h day=day week=week month=month year=year yr=year milligram=mg "
-    "gram=g kilogram=kg kilo=kg tonne=t ton=t pound=lb ounce=oz liter=L litre=L milliliter=mL "
-    "millilitre=mL ml=mL l=L gallon=gal quart=qt pint=pt cup=cup dollar=dollar buck=dollar "
-    "usd=dollar cent=cent euro=euro eur=euro gbp=pound-sterling inr=rupee rmb=yuan cny=yuan "
-    "jpy=yen ruble=ruble rub=ruble zloty=zloty pln=zloty won=won krw=won kr=krona krona=krona "
-    "kronor=krona kroner=krona sek=krona nok=krona dkk=krona rupee=rupee yuan=yuan yen=yen "
-    "newton=N joule=J kilojoule=kJ watt=W volt=V ohm=ohm ampere=A amp=A hertz=Hz hz=Hz kelvin=K "
-    "pascal=Pa coulomb=C mole=mol mph=mph kph=kph tesla=T farad=F henry=H weber=Wb "
-    "kilowatt-hour=kWh decibel=dB parsec=pc kiloparsec=kpc megaparsec=Mpc radian=rad unit=unit "
-    "celsius=degC fahrenheit=degF"
+    "meter=m metre=m inch=in inche=in foot=ft feet=ft yard=yd mile=mi second=s sec=s minute=min "
+    "hour=h hr=h day=day week=week month=month year=year yr=year gram=g kilo=kg tonne=t ton=t "
+    "pound=lb ounce=oz liter=L litre=L ml=mL l=L gallon=gal quart=qt pint=pt cup=cup "
+    "dollar=dollar buck=dollar usd=dollar cent=cent euro=euro eur=euro gbp=pound-sterling "
+    "inr=rupee rmb=yuan cny=yuan jpy=yen ruble=ruble rub=ruble zloty=zloty pln=zloty won=won "
+    "krw=won kr=krona krona=krona kronor=krona kroner=krona sek=krona nok=krona dkk=krona "
+    "rupee=rupee yuan=yuan yen=yen newton=N joule=J calorie=cal watt=W volt=V ohm=ohm ampere=A "
+    "amp=A hertz=Hz hz=Hz kelvin=K pascal=Pa coulomb=C mole=mol mph=mph kph=kph tesla=T farad=F "
+    "henry=H weber=Wb kilowatt-hour=kWh decibel=dB parsec=pc radian=rad unit=unit celsius=degC "
+    "fahrenheit=degF"
 )
 # symbol -> (factor to the base unit, base dimension)
 UNITS: dict[str, tuple[float | Fraction, str]] = {
@@ -185,6 +183,8 @@ UNITS: dict[str, tuple[float | Fraction, str]] = {
 
 
 UNIT_LETTERS = words("m s g h L N J W V A K C F T H")
+PREFIXES = pairs("pico=p nano=n micro=u milli=m centi=c deci=d kilo=k mega=M giga=G tera=T")
+"""The prefixes of units in full -> in symbols."""
 
 
 def unit_symbol(word: str) -> str | None:
@@ -201,6 +201,10 @@ def unit_symbol(word: str) -> str | None:
             return _UNIT_WORDS[form]
         if form in UNITS and (word[:1].islower() or word.rstrip(".") in _UNIT_SPELLINGS):
             return form
+    for prefix, sign in PREFIXES.items():
+        base = _UNIT_WORDS.get(lowered.removeprefix(prefix).removesuffix("s"), "")
+        if lowered.startswith(prefix) and base and sign + base in UNITS:
+            return sign + base
     return None
 
 
