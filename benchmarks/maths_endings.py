@@ -158,8 +158,10 @@ _TRUTHS = {
 }  # fmt: skip
 _YES_NO = {
     "English": ("Is 2047 prime? (yes/no)", "yes", "no",
-                "Answer: yes, it is.|Answer: yes, correct.|So the answer is yes.",
-                "Answer: no, it is not.|Answer: no, incorrect.|So the answer is no."),
+                "Answer: yes, it is.|Answer: yes, correct.|So the answer is yes.|Thus the claim "
+                "holds. **Yes.**|The statement is true. Yes.",
+                "Answer: no, it is not.|Answer: no, incorrect.|So the answer is no.|Thus the claim "
+                "does not hold. **No.**|The statement is false. No."),
     "Russian": ("Верно ли, что число 2^11 - 1 простое? (да/нет)", "да", "нет",
                 "Ответ: да, верно.|Ответ: да.|Ответ: да, это так.|Ответ: верно.",
                 "Ответ: нет, неверно.|Ответ: нет.|Ответ: нет, это не так.|Ответ: неверно."),

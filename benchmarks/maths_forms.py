@@ -641,7 +641,10 @@ _UNIT_ASKED = (
     "Find the {} in {}.",
     "Give the {} in {} to the nearest integer.",
 )
-_UNIT_SAID = ("The answer is {} {}.", "**{} {}**", "So it is {} {}.", "Answer: {} {}")
+_UNIT_SAID = (
+    "The answer is {} {}.", "**{} {}**", "So it is {} {}.", "Answer: {} {}", "**x = {} {}**",
+    "Thus v_0 = {} {}.",
+)  # fmt: skip
 
 
 def asked_units(rng: random.Random, count: int) -> Iterator[Row]:

@@ -182,7 +182,7 @@ _LAST_WORD = re.compile(
 )
 _TO_ONESELF = re.compile(
     r"(?i)\?\W*$|\b(?:check|verify|sure|certain|wrong|mistake|(?:is it|or) not"
-    r"|not (?:yet|quite|convinced|done)|claims?|says|said|guess\w*"
+    r"|not (?:yet|quite|convinced|done)|(?<!the )claims?|says|said|guess\w*"
     r"|suppose|assume)"
     r"\b[^.!\n]*\W*$"
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from . import nodes
+from .lexer import Token
 from .nodes import EXACT, Node, Unreadable
 from .numerals import exact_numeral
 from .powers import SUM
@@ -142,15 +143,27 @@ def with_compound_unit(parser: Parser, factors: list[Node]) -> Node | None:
 
 
 def _is_one_term(parser: Parser) -> bool:
-    """Return whether a number, or a sign and a number, begins what was read, and nothing is added
-    to it.
+    """Return whether a number, or a sign and a number, begins what was read or follows a name
+    (`v = 54 m/s`), and nothing is added to it.
     """
-    signed = parser.tokens[0].pair in {("op", "+"), ("op", "-")}
-    begin = 1 if signed else 0
+    begin = _end_of_name(parser.tokens)
+    begin += parser.tokens[begin].pair in {("op", "+"), ("op", "-")}
     read = parser.tokens[begin + 1 : parser.position]
     return parser.tokens[begin].kind == "num" and not any(
         token.pair == ("op", "+") or token.kind == "rel" for token in read
     )
+
+
+def _end_of_name(tokens: list[Token]) -> int:
+    """Return the place behind the equal sign of a name (`v_0 =`); 0 without one."""
+    kinds = [token.kind for token in tokens[:LONGEST_NAME]]
+    end = kinds.index("rel") if "rel" in kinds else 0
+    is_name = kinds[0] == "sym" and kinds[1] in {"rel", "sub", "prime"}
+    return end + 1 if is_name and "op" not in kinds[:end] and tokens[end].value == "=" else 0
+
+
+LONGEST_NAME = 12
+"""Tokens of a name with its index, and of the equal sign behind it."""
 
 
 def _is_number(node: Node) -> bool:
