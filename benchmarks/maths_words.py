@@ -224,8 +224,9 @@ def decimal_marks(rng: random.Random, count: int) -> Iterator[Row]:
             ]
         said, value = rng.choice(shapes)
         box = rng.choice(
-            [f"$\\boxed{{{said}}}$.", f"\\boxed{{{said}\\ \\text{{m}}^2}}.", f"${said}$."]
-        )
+            [f"$\\boxed{{{said}}}$.", f"\\boxed{{{said}\\ \\text{{m}}^2}}.", f"${said}$.",
+             f"{said.replace('{,}', ',')} m²."]
+        )  # fmt: skip
         response = f"{_ENDINGS[language]} {box}"
         gold = value if "." not in value or rng.random() < 0.5 else value.replace(".", ",")
         tenfold = str(Fraction(value) * 10)
@@ -841,9 +842,22 @@ _MONEY = {
 }  # fmt: skip
 
 
+_PRICED = (
+    ("Quanto custa comprar 4 camisetas, em reais?", "Resposta: o custo é R$ {}.",
+     "Portanto, o preço total é R$ {}."),
+    ("Wie viel kosten die vier Hemden zusammen?", "Antwort: der Preis beträgt {} €.",
+     "Also ist der Preis {} €."),
+)  # fmt: skip
+
+
 def money(rng: random.Random, count: int) -> Iterator[Row]:
-    """Yield amounts in two units of money."""
+    """Yield amounts in two units of money, and prices with a comma at the end of a sentence."""
     for _ in range(count):
+        prompt, *sentences = rng.choice(_PRICED)
+        whole, cents = rng.randrange(2, 1000), rng.randrange(10, 100)
+        response = rng.choice(sentences).format(f"{whole},{cents}")
+        yield Row("prices", prompt, f"{whole}.{cents}", response, True)
+        yield Row("prices, other", prompt, f"{whole}{cents}", response, False)
         unit, sentence = rng.choice([*_MONEY.items()])
         whole, cents = rng.randrange(2, 2000), rng.randrange(10, 100)
         response = "We add up.\n\n" + sentence.format(f"{whole} {unit.format(cents)}")

@@ -314,7 +314,7 @@ def _uniform(text: str) -> bool:
 
 
 # A number within a formula; brackets that list values; a measure with a decimal comma (`2,4 km`).
-_NUMERAL = re.compile(r"(?<![\w.,])\d(?:[\d.,]|\{,\})*\d(?![\w.,])")
+_NUMERAL = re.compile(r"(?<![\w.,])\d(?:[\d.,]|\{,\})*\d(?![.,]?\w)")
 _LISTED = re.compile(r"[(\[{](?!,\})[^()\[\]{}]{0,200}[,;]|[=\d], ")
 _DECIMALS = re.compile(r"[=≈] [-−]?(?:0,\d+|\d+,(?:\d\d?|\d{4,}))(?![\d,])")
 """A numeral with a decimal comma, as three digits behind it may be a group."""
