@@ -457,11 +457,11 @@ def _lives(pid: int) -> bool:
 
 
 async def test_a_slot_whose_folder_cannot_be_made_keeps_neither_user_id_nor_control_group() -> None:
-    sandbox = SlotSandbox("slots-landlock", size=1)  # its folders are made whether it holds or not
+    sandbox = SlotSandbox("slots-landlock", size=2)  # its folders are made whether it holds or not
     ids, free = user_ids(), len(user_ids()._free)
     assert sandbox._work is not None
-    in_the_way = sandbox._work / f"slot-{sandbox._first}"
-    in_the_way.write_text("")
+    for number in range(2):
+        (sandbox._work / f"slot-{sandbox._first + number}").write_text("")  # in the way
     try:
         for _ in range(3):
             assert "cannot be made" in (await sandbox.execute("print(1)")).detail
