@@ -629,12 +629,12 @@ _UNIT_GROUPS = (  # spellings of one unit, and those of others of the same kind
     ("molar energy", (("kJ/mol", "kilojoules per mole"), ("J/mol", "joules per mole"))),
     ("acceleration", (("m/s²", "$\\text{m/s}^2$", "m/s$^2$"), ("cm/s²", "$\\text{cm/s}^2$"))),
     ("flow", (("liters per minute", "L/min"), ("mL/min", "milliliters per minute"))),
-    ("work", (("joules", "Joules"), ("kJ", "kilojoules"), ("calories", "cal"))),
-    ("length", (("meters", "metres"), ("km", "kilometers"), ("cm", "centimetres"))),
-    ("power", (("watts", "Watts"), ("kW", "kilowatts"), ("MW", "megawatts"))),
-    ("mass", (("grams", "grams"), ("kg", "kilograms"), ("mg", "milligrams"))),
+    ("work", (("joules", "J"), ("kJ", "kilojoules"))),
+    ("length", (("metres", "m"), ("km", "kilometers"), ("cm", "centimetres"))),
+    ("power", (("watts", "W"), ("kW", "kilowatts"), ("MW", "megawatts"))),
+    ("mass", (("grams", "g"), ("kg", "kilograms"), ("mg", "milligrams"))),
     ("time", (("seconds", "seconds"), ("milliseconds", "milliseconds"), ("minutes", "min"))),
-    ("force", (("newtons", "Newtons"), ("kN", "kilonewtons"))),
+    ("force", (("newtons", "N", "kg m/s^2"), ("kN", "kilonewtons"))),
 )  # fmt: skip
 _UNIT_ASKED = (
     "What is the {} in {}?",

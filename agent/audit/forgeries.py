@@ -248,8 +248,8 @@ def _in_turn(edges: Sequence[str], answer: str) -> str:
     """
     numbers, row = _NUMERAL.findall(answer), itertools.cycle(edges)
     is_most = answer[:1] in {"{", "["} or 2 * len(numbers) >= len(TOKEN.findall(answer))
-    is_told = is_most and len(numbers) >= len(edges)
-    return _NUMERAL.sub(lambda _: next(row), answer) if is_told else ""
+    is_enough = is_most and len(numbers) >= len(edges)
+    return _NUMERAL.sub(lambda _: next(row), answer) if is_enough else ""
 
 
 def _topped(answer: str) -> str:

@@ -332,7 +332,8 @@ def _in_another_unit(prompt: str, gold: str, answer: str) -> str:
     named: set[str | None] = {_unit_at(prompt, place.end()) for place in places}
     named |= {unit_symbol(word) for pair in _UNIT_IN_BRACKETS.findall(prompt) for word in pair}
     named |= {"mol/L"} if _ASKED_MOLAR.search(prompt) else set()
-    named -= {None, "", "lb"}  # a pound is a weight or money
+    # A pound is a weight or money, and a calorie of food is a kilocalorie.
+    named -= {None, "", "lb", "cal"}
     if len(named) != 1 or not re.search(r"[A-Za-z]", answer):
         return ""
     with suppress(Unreadable, TooBig):
@@ -350,21 +351,23 @@ def _in_another_unit(prompt: str, gold: str, answer: str) -> str:
 
 
 def _unit_at(prompt: str, start: int) -> str:
-    """Return the unit that a prompt names from `start` on, in full or by at least two signs, or
-    "".
+    """Return the unit that a prompt names from `start` on, or ""; a single sign is a unit at the
+    end of a clause, and may be a letter of the question elsewhere.
     """
     words = re.split(r"[?,;:\n]|[.](?= |$)", prompt[start : start + MAX_UNIT], maxsplit=1)[0]
     words = words.replace("$", "")
     marked = words if "\\" in words else rf"\text{{{words}}}"
     with suppress(Unreadable):
         unit = read_unit(tokenize(clean(marked)), 0)[1]
-        is_said = len(unit) > 1 or (unit and _IN_FULL.match(words))
+        is_said = len(unit) > 1 or _IN_FULL.match(words) or _IN_SIGN.fullmatch(words)
         return unit if is_said and dimension(unit) is not None else ""
     return ""
 
 
 _IN_FULL = re.compile(r"[A-Za-z]{4}")
-"""What begins a unit that is no sign: `m` may be a letter of the question, `metres` may not."""
+"""What begins a unit that is no sign: `metres`."""
+_IN_SIGN = re.compile(r"\w(?: (?:to|rounded|correct)\b.*)?\s*")
+"""A single sign at the end of a clause, before how exact the value has to be at most."""
 MAX_UNIT = 40
 """How many characters behind `in` are searched for a unit."""
 _ASKED_UNIT = re.compile(r"(?i)\b(?:in|how many) (?=[A-Za-z\\$])")

@@ -93,7 +93,7 @@ def asked_value(prompt: str, body: str) -> Named | None:
     start, end = closing_sentence(body)
     value = (
         _by_row(prompt, body)
-        or ((found := described(prompt[-MAX_QUESTION:], body, start, end)) and Named("", *found))
+        or ((place := described(prompt[-MAX_QUESTION:], body, start, end)) and Named("", *place))
         or _by_ratio(prompt, body, start, end)
         or _by_owner(prompt, body, start, end)
         or _by_sides(prompt, body, start, end)

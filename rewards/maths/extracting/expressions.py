@@ -322,7 +322,7 @@ def _is_unit(words: str) -> bool:
 _FOREIGN = re.compile(MEASURE)
 _UNITS = (
     rf"((?:{MEASURE}|(?:(?:square|cubic) )?[A-Za-z]{{1,12}}(?:[²³]|\^\d)?)"
-    r"(?:[·⋅][A-Za-z]{1,3}(?:[²³]|\^\d)?)?"
+    r"(?:(?:[·⋅]|(?<=kg) (?=m\b))[A-Za-z]{1,3}(?:[²³]|\^\d)?)?"
     r"(?:(?:/| per )(?:(?:square |cubic )?[A-Za-z]{1,12}(?:[²³]|\^\d)?"
     r"|\([A-Za-z]{1,4}[ ·⋅][A-Za-z]{1,4}\))(?: squared| cubed)?)?"
     r"(?:[ ·⋅][A-Za-z]{1,4}⁻[¹²³]){0,2})"

@@ -607,6 +607,5 @@ def here(error: BaseException, verb: str, tests: list[str]) -> BaseException:
     """Return the exception to raise on this side for an exception of the solution."""
     kind = next((kind for kind in _CONTROL if isinstance(error, kind)), None)
     is_named = kind is not None and any(kind.__name__ in source for source in tests)
-    return (
-        error if kind is None or _CONTROL[kind] == verb or is_named else RuntimeError(*error.args)
-    )
+    ends_nothing = kind is None or _CONTROL[kind] == verb or is_named
+    return error if ends_nothing else RuntimeError(*error.args)

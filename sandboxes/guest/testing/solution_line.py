@@ -213,10 +213,8 @@ class TestsLine:
                 self._surroundings.show_output()  # type: ignore[union-attr]
         if not raised:
             return answer
-        errors, answer = (
-            [proxies.here(answer, verb, self._job.tests)],
-            None,
-        )  # not kept by its own frame
+        # The exception is not kept by its own frame.
+        errors, answer = [proxies.here(answer, verb, self._job.tests)], None
         raise errors.pop()
 
     def changes(self, giver: str) -> int:
