@@ -14,7 +14,8 @@ import sys
 
 from ..jail import syscalls as sc
 from ..testing import harness as testing, run_tests, solution_server, value_wire
-from . import children, program, uploads
+from ..testing.solution_line import GradingJob
+from . import children, one_core, program, uploads
 from .request import PYTHON, Request, encode, receive
 
 _TIMES = 40
@@ -63,7 +64,8 @@ def _rehearse_grading() -> None:
     tests = run_tests.compile_tests(_JOB)
     # The first of `operations.ABILITIES` is that it may be called.
     server.line.send(["!", *_tokens({"f": ("function", "h0.1")})])
-    tests = harness.prepare(tests, _JOB)
+    one_core.join(harness.line.hear_core())
+    harness.resolve(["f"])  # The tests are read by few children (`deferred_modules`).
     server.line.send(["!", *_tokens([1, (2, "b"), 0.5])])
     with open(os.devnull, "w") as report:
         run_tests.write_rows(report, harness.results(tests, stop_early=True))
@@ -76,7 +78,7 @@ def _rehearse_grading() -> None:
 # No core has this number, so that the slot stays free to run on any core (`one_core.join`).
 _NOWHERE = 0xFFFF_FFFF
 _SOLUTION = b"def f(x, y):\n    x.append(y)\n    return [1, (2, 'b'), 0.5]\n"
-_JOB = testing.GradingJob(["assert f([1], 'a') == [1, (2, 'b'), 0.5]"], {})
+_JOB = GradingJob(("assert f([1], 'a') == [1, (2, 'b'), 0.5]",))
 
 
 def _tokens(value: object) -> list[value_wire.Token]:

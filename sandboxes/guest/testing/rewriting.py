@@ -7,11 +7,15 @@ into calls of the functions below.
 from __future__ import annotations
 
 import ast
+import re
+from functools import lru_cache
+from types import CodeType
 from typing import Any
 
 from . import proxies
-from .interface import Interface
+from .interface import interface_of
 from .proxies import Handle, as_plain, ask, held, state_of
+from .solution_line import GradingJob
 
 
 def type_of(item: object) -> object:
@@ -35,10 +39,20 @@ MARKS: dict[str, object] = {"_ludus_type": type_of, "_ludus_instance": is_instan
 """The functions above, by the names under which rewritten tests call them."""
 
 
-def rewritten(source: str, interface: Interface) -> ast.Module:
-    """Return the syntax tree of tests in which such places call the functions of `MARKS`."""
-    rewritten_tree: ast.Module = _Rewriter(interface.bound).visit(ast.parse(source))
-    return ast.fix_missing_locations(rewritten_tree)
+PLACES = re.compile(r"\bis\b|\btype\b|\bisinstance\b|__class__")
+"""What shows that there may be such places."""
+
+
+def marked(job: GradingJob) -> list[ast.Module]:
+    """Return the syntax trees of tests in which such places call the functions of `MARKS`."""
+    rewriter = _Rewriter(interface_of(job).bound)
+    return [ast.fix_missing_locations(rewriter.visit(ast.parse(test))) for test in job.tests]
+
+
+@lru_cache(maxsize=64)
+def compiled(job: GradingJob) -> list[CodeType]:
+    """Likewise, compiled."""
+    return [compile(tree, "tests", "exec", dont_inherit=True) for tree in marked(job)]
 
 
 class _Rewriter(ast.NodeTransformer):
@@ -67,6 +81,9 @@ class _Rewriter(ast.NodeTransformer):
         if mark and name not in self._bound:
             node.func = ast.copy_location(ast.Name(mark, ast.Load()), node.func)
         return node
+
+    def visit_MatchValue(self, node: ast.MatchValue) -> ast.AST:
+        return node  # A pattern holds no calls.
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
         self.generic_visit(node)

@@ -41,7 +41,7 @@ is cheap.
 
 def run(request: Request) -> int:
     """Run the tests of the job in `request.options`."""
-    return report(results(GradingJob(**request.options), PEER))  # type: ignore[arg-type]
+    return report(results(GradingJob.of(request.options), PEER))
 
 
 def report(rows: Iterator[dict[str, object]]) -> int:
@@ -122,7 +122,7 @@ def run_many(request: Request) -> int:
     before = _peak_kib()
     for number in range(MAX_JOBS):
         request, streams = receive(line, number)
-        job = GradingJob(**request.options)  # type: ignore[arg-type]
+        job = GradingJob.of(request.options)
         with (
             os.fdopen(streams["report"], "w") as stream,
             socket.socket(fileno=streams["peer"]) as far,

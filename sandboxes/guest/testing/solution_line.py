@@ -29,15 +29,22 @@ _LONGEST_TOKEN = 40
 class GradingJob(NamedTuple):
     """The job of a test runner, as the driver sends it in the options of a request."""
 
-    tests: list[str]
+    tests: tuple[str, ...]
     """The sources of the tests."""
-    interface: dict[str, list[str]]
+    interface: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """The names of the solution whose objects have attributes, and these."""
     prelude: str = ""
     module: str = "solution"
     entry_point: str = ""
     stop_early: bool = True
     reference: str = ""
     """A reference solution that has passed the tests, or is passing them now."""
+
+    @classmethod
+    def of(cls, options: dict[str, Any]) -> GradingJob:
+        """Return the job that the driver has sent, as a key of what is known of the tests."""
+        interface = tuple((name, tuple(each)) for name, each in options["interface"].items())
+        return cls(**{**options, "tests": tuple(options["tests"]), "interface": interface})
 
 
 class BrokenTests(Exception):
@@ -153,8 +160,9 @@ class TestsLine:
         self._source: str | bool = False
         """Whether objects that arrive now come from an object under test, or the name of the
         function that returns them."""
-        self._job = GradingJob([], {})
-        self._interface: Interface | None = None
+        self._job = GradingJob(())
+        self.interface: Interface
+        """What the tests use of the solution."""
         self._surroundings: Surroundings | None = None
         self.names: dict[str, object] = {}
 
@@ -268,24 +276,6 @@ class TestsLine:
         """Return what has failed the test, whatever it caught; call once per test."""
         wrong, self._wrong = self._wrong, ""
         return self._broken or wrong
-
-    @property
-    def interface(self) -> Interface:
-        """The interface of the solution, as used by the tests; read on first use."""
-        if self._interface is None:
-            from .interface import interface_of
-
-            job = self._job
-            with without_solution():
-                self._interface = interface_of(
-                    tuple(job.tests),
-                    tuple((name, tuple(names)) for name, names in job.interface.items()),
-                    job.module,
-                    job.entry_point,
-                    job.reference,
-                    job.prelude,
-                )
-        return self._interface
 
     # --- the line ---------------------------------------------------------------
 
