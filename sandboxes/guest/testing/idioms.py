@@ -15,7 +15,7 @@ from itertools import product
 from .idiom_words import FILES, OF_THE_TESTS, REFUSED
 from .interface import Interface
 from .plain_attributes import CHANGING_METHODS, PLAIN_ATTRIBUTES
-from .syntax import last_name, parts_of, variable_of
+from .syntax import last_name, parts_of
 
 _OF_PATHS = frozenset(
     """
@@ -70,8 +70,6 @@ def _problems(interface: Interface, reader: _Reader) -> Iterator[str]:
         yield "change data that belongs to an object of the solution"
     for word in filter(None, map(partial(_evades, interface), interface.of(ast.Call, ast.If))):
         yield f"pass without an assertion by what the solution gives ({word}): assert it instead"
-    if name := _kept_argument(interface):
-        yield f"change or examine {name}, of which an object of the solution has a copy"
     if interface.has_reference:
         return
     # Only some right solutions could be judged by these.
@@ -135,44 +133,6 @@ def _changed(node: ast.AST) -> ast.expr | None:
         case ast.Call(func=ast.Attribute(value=value, attr=name)) if name in CHANGING_METHODS:
             return value
     return None
-
-
-def _kept_argument(interface: Interface) -> str:
-    """Return a variable of the tests that an object under test may keep, and that the tests change,
-    or examine after the object has done more; else "". What the object keeps is a copy.
-    """
-    for nodes in interface.by_scope() if interface.classes else ():
-        kept: dict[str, bool] = {}
-        """Variable -> whether the solution was called again since it got the value."""
-        for node in nodes:
-            key = variable_of(changed) if (changed := _changed(node)) else ""
-            match node:
-                case ast.Name(ctx=ast.Store()) | ast.Attribute(ctx=ast.Store()):
-                    kept.pop(variable_of(node), None)
-                case ast.Call(func=function) if interface.free(function) in interface.classes or (
-                    isinstance(function, ast.Attribute) and interface.is_object(function.value)
-                ):
-                    given = map(variable_of, [*node.args, *(part.value for part in node.keywords)])
-                    new = {name for name in given if any(map(_changes, interface.given(name)))}
-                    kept = dict.fromkeys(kept, True) | dict.fromkeys(new, False)
-                case ast.Compare(left=left, ops=operators, comparators=others):
-                    sides = [left, *others]
-                    same = isinstance(operators[0], (ast.Is, ast.IsNot))
-                    if same or not any(map(interface.loose_origin, sides)):
-                        names = map(variable_of, sides)
-                        key = next(
-                            (name for name in names if name in kept and (same or kept[name])), ""
-                        )
-            if key in kept:
-                return key
-    return ""
-
-
-def _changes(value: ast.expr) -> bool:
-    """Return whether an expression makes a value that can change."""
-    kinds = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
-    called = last_name(value.func) if isinstance(value, ast.Call) else ""
-    return isinstance(value, kinds) or called in ("list", "dict", "set", "deque", "bytearray")
 
 
 def _changed_global(interface: Interface) -> str:

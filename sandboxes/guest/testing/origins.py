@@ -255,20 +255,6 @@ class Origins:
                 return names or None
         return None
 
-    def by_scope(self) -> Iterable[Sequence[ast.AST]]:
-        """Return the nodes of each function and module of the tests, in the order of their text."""
-        scopes: dict[ast.AST, list[ast.AST]] = {}
-        scope_of: dict[ast.AST, ast.AST] = {}
-        for node in self.nodes:  # A node comes after the one that holds it.
-            parent = self._parents.get(node, node)
-            is_function = isinstance(parent, ast.FunctionDef)
-            scope_of[node] = parent if is_function else scope_of.get(parent, parent)
-            scopes.setdefault(scope_of[node], []).append(node)
-        for nodes in scopes.values():
-            placed = [node for node in nodes if isinstance(node, (ast.expr, ast.stmt))]
-            placed.sort(key=lambda n: (n.lineno, n.col_offset, n.end_lineno, n.end_col_offset))
-            yield placed
-
     def used_of(self, name: str) -> set[str]:
         """Return the attributes that the tests use of a name of the solution."""
         return {node.attr for node in self.of(ast.Attribute) if self.free(node.value) == name}

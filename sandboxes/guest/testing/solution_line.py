@@ -341,7 +341,6 @@ class TestsLine:
         name = self._check(token)
         if token[0] == "t":
             return self._lent[int(name[1:])]
-        self.line.goes_on(token)
         if token[0] == "w":
             return remote_iterators.awaited(self, token)
         existing = self.handles.get(name)

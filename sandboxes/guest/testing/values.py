@@ -457,6 +457,12 @@ def content(item: object) -> list[object] | tuple[object, ...] | None:
     return tuple(parts_of(item)[1]) if buffer else None  # type: ignore[index]
 
 
+def size(item: object) -> int:
+    """Return how much there is to compare in a mutable value; 0 for any other."""
+    found = content(item) or [""]
+    return len(found[-1]) if type(found) is tuple else len(found)  # type: ignore[arg-type]
+
+
 def changed(item: object, before: object) -> bool:
     """Return whether `item` has other content than `before`: other items (by identity) or bytes."""
     now = content(item)
