@@ -13,9 +13,10 @@ from typing import Any
 
 from ..run import one_core
 from . import peer, scopes, value_wire
+from .grading_job import BrokenTests, GradingJob, without_solution
 from .proxies import Handle, state_of
 from .scopes import ALIASES, BUILTINS
-from .solution_line import BrokenTests, GradingJob, TestsLine, without_solution
+from .solution_line import TestsLine
 
 PLAIN = "_ludus_plain"
 """The name under which generated tests find `plain`; no solution would use such a name."""
@@ -60,11 +61,13 @@ class TestHarness(TestsLine):
         self._absent: dict[str, str] = {}
         """Trusted functions and modules that could not be imported -> the missing module."""
         self._cases: set[object] = set()
+        self._shared: frozenset[tuple[str, str]] = frozenset()
+        """What the tests need to be the same in both processes."""
 
     # --- preparing --------------------------------------------------------------
 
     def begin(self, job: GradingJob) -> None:
-        """Take a job, and prepare what the tests want to be the same on both sides.
+        """Take a job, and read the tests.
 
         Raises:
             BrokenTests: the tests cannot be judged here.
@@ -72,10 +75,6 @@ class TestHarness(TestsLine):
         self._job = job
         self._bound.discard(job.entry_point)
         sys.modules[job.module] = SolutionModule(job.module, self)
-        # The tests run on the core of the solution's process. If that process is gone, the first
-        # request reports it.
-        with suppress(peer.Gone):
-            one_core.join(self.line.hear_core())
         with without_solution():
             from .idioms import examine
             from .interface import interface_of
@@ -83,17 +82,23 @@ class TestHarness(TestsLine):
             self.interface = interface_of(job)
             if lacking := self.interface.missing_modules():
                 raise BrokenTests(scopes.not_installed(lacking))
-            problem, shared = examine(self.interface)
+            problem, self._shared = examine(self.interface)
         if problem:
             raise BrokenTests(f"the tests cannot be judged: they {problem}")
-        if shared:
-            from .surroundings import Surroundings
 
-            with suppress(peer.Gone):  # the next request of the tests reports this
-                self._surroundings = Surroundings(self.ask, shared)
+    def meet(self) -> None:
+        """Prepare what the tests want to be the same on both sides. If the solution's process is
+        gone, the next request reports it.
+        """
+        with suppress(peer.Gone):
+            one_core.join(self.line.hear_core())  # The tests run on the core of that process.
+            if self._shared:
+                from .surroundings import Surroundings
 
-    def prepare(self, tests: list[CodeType], job: GradingJob) -> list[CodeType]:
-        """Fetch the names that the tests use from the solution; return the tests, ready to run.
+                self._surroundings = Surroundings(self.ask, self._shared)
+
+    def prepare(self, job: GradingJob) -> list[CodeType]:
+        """Read the tests, and import what they take from libraries; return them, ready to run.
 
         Raises:
             BrokenTests: the prelude cannot be run, or the tests cannot be judged.
@@ -111,13 +116,12 @@ class TestHarness(TestsLine):
         interface, entry_point = self.interface, job.entry_point
         if problem := idioms.uncalled(interface):
             raise BrokenTests(problem)
-        bound = interface.binds - interface.imported
-        self._bound |= bound
+        self._bound |= interface.binds - interface.imported
         if entry_point in self._bound or entry_point in self.names:
             raise BrokenTests(f"the tests define {entry_point!r} themselves, the entry point")
         if interface.rebound:
             raise BrokenTests(f"the tests bind {interface.rebound!r} again, a name of the solution")
-        wanted = interface.loaded - self._bound - set(self.names)
+        wanted = self._wanted()
         if not wanted and not interface.imports_solution:
             raise BrokenTests(
                 "the tests use no name of the solution; if it is called like a built-in function, "
@@ -128,18 +132,24 @@ class TestHarness(TestsLine):
             self.import_name(name, module)
         if self._absent:
             raise BrokenTests(scopes.not_installed(sorted(set(self._absent.values()))))
+        with without_solution():
+            self.names.update(rewriting.MARKS)
+            return rewriting.compiled(job)
+
+    def fetch(self) -> None:
+        """Fetch the names that the tests use from the solution."""
+        self.meet()
+        entry_point = self._job.entry_point
         try:
-            self.resolve(sorted({*wanted, entry_point} - set(self.names) - {""}))
+            self.resolve(sorted((self._wanted() | {entry_point}) - self.names.keys() - {""}))
         except BaseException as error:
             self._failure = f"the solution does not load: {describe(error)}"
         else:
             if entry_point and entry_point not in self._of_solution:
                 self._failure = f"the solution does not define {entry_point!r}, the entry point"
-        if not any(map(rewriting.PLACES.search, job.tests)):
-            return tests
-        self.names.update(rewriting.MARKS)
-        with without_solution():
-            return rewriting.compiled(job)
+
+    def _wanted(self) -> set[str]:
+        return self.interface.loaded - self._bound - self.names.keys()
 
     def import_name(self, name: str, module: str = "") -> None:
         """Bind a name to what `module` has under that name, or to the module of that name."""

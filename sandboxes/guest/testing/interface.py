@@ -20,8 +20,8 @@ import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING
 
+from .grading_job import GradingJob
 from .idiom_words import HELPERS, JUDGES
 from .origins import ACCESSORS, Origins, has_attribute
 from .plain_attributes import (
@@ -31,16 +31,19 @@ from .plain_attributes import (
     PLAIN_METHODS,
     PREDICATES,
 )
-from .scopes import global_names, is_installed
+from .scopes import IMPURE, global_names, is_installed
 from .syntax import DECIDED, is_text, last_name, operator_name, parts_of, sides_of, variable_of
-
-if TYPE_CHECKING:
-    from .solution_line import GradingJob
 
 _BY_NAME = (*ACCESSORS, "attrgetter", "methodcaller")
 _LOOKING = ("hash", "index", "count", "remove", "add")
 _COLLECTING = ("set", "frozenset", "dict", "Counter")
 """What looks up the items of what it is given, and not the argument itself."""
+_TRACING = (
+    ast.ClassDef, ast.With, ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal, ast.Delete,
+    ast.Match, ast.AsyncFunctionDef, ast.Yield, ast.YieldFrom, ast.TryStar,
+)  # fmt: skip
+_OWN = frozenset(("_", "__name__", "_ludus_plain"))
+"""Names with an underscore that tests may use without a trace."""
 _BOUNDS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.In, ast.NotIn)
 
 
@@ -237,6 +240,8 @@ class Interface(Origins):
                     objects |= set(map(self.free, getattr(kinds, "elts", [kinds])))
                 case ast.Call(func=ast.Name(id="dict"), args=[_]) | ast.keyword(arg=None):
                     self.said.add("keys")
+                case ast.Call(func=function, args=[_]) if last_name(function) == "closing":
+                    self.said.add("close")
                 case ast.Call(func=ast.expr() as made, args=[], keywords=[]):
                     kept.add(self.free(made))
                 case ast.Compare():
@@ -400,6 +405,16 @@ class Interface(Origins):
         ]
         names = (origins.pop() for origins in asked if len(origins) == 1)
         return next((name for name in names if name and name not in self.classes), "")
+
+    @cached_property
+    def leaves_no_trace(self) -> bool:
+        """Whether the tests may share their process with others: they are assertions, plain
+        statements and pure functions, and touch no module's attributes.
+        """
+        names = self.loaded | self.binds | {node.attr for node in self.of(ast.Attribute)}
+        impure = any(name in IMPURE or name[0] == "_" for name in names - _OWN)
+        marks = any(node.decorator_list for node in self.of(ast.FunctionDef))
+        return not (impure or marks or self.of(*_TRACING))
 
     @cached_property
     def rebound(self) -> str:

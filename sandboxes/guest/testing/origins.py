@@ -9,13 +9,12 @@ from __future__ import annotations
 import ast
 import importlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from types import CodeType
+from typing import Any, TypeVar
 
+from .grading_job import BrokenTests, GradingJob
 from .scopes import ALIASES, BUILTINS, MODULE_NAMES, global_names
 from .syntax import is_text, last_name, parts_of, variable_of
-
-if TYPE_CHECKING:
-    from .solution_line import GradingJob
 
 _Node = TypeVar("_Node", bound=ast.AST)
 _LEAVES = frozenset(
@@ -49,6 +48,9 @@ class Origins:
 
     Args:
         job: the tests, and how they are run.
+
+    Raises:
+        BrokenTests: a test does not compile.
     """
 
     def __init__(self, job: GradingJob) -> None:
@@ -58,8 +60,14 @@ class Origins:
         self._parents: dict[ast.AST, ast.AST] = {}
         self._spans: dict[ast.AST, list[int]] = {}
         """Node -> its number, and the number behind the last of all that it holds."""
-        for source in job.tests:
-            self._read_tree(ast.parse(source))
+        self.codes: list[CodeType] = []
+        """The tests, compiled."""
+        for number, source in enumerate(job.tests):
+            try:
+                self._read_tree(ast.parse(source))
+                self.codes.append(compile(source, "tests", "exec", dont_inherit=True))
+            except (SyntaxError, ValueError) as error:
+                raise BrokenTests(f"test {number} does not compile: {error}") from error
         self._functions: dict[str, list[ast.FunctionDef]] = {}
         self.module = job.module
         self.modules: set[str] = set()

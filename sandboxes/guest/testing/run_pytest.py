@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from ..run.request import Request
 from . import failures, scopes
+from .grading_job import BrokenTests, GradingJob, without_solution
 from .harness import DETAIL_LETTERS, TestHarness
-from .run_tests import PEER, compile_tests, report
-from .solution_line import BrokenTests, GradingJob, without_solution
+from .run_tests import PEER, READ, report
 
 if TYPE_CHECKING:
     import pytest
@@ -77,6 +77,8 @@ def _rows(job: GradingJob) -> Iterator[dict[str, object]]:
     harness = TestHarness(PEER)
     failures.own_module = _MODULE
     source = _prepared(job, harness)
+    yield READ
+    harness.meet()
     with open(_FILE, "w") as stream:
         stream.write(source)
     results = _Results(harness)
@@ -106,7 +108,6 @@ def _prepared(job: GradingJob, harness: TestHarness) -> str:
     """
     source = "\n\n".join(job.tests)
     job = job._replace(tests=(source,))
-    compile_tests(job)
     harness.begin(job)
     with without_solution():
         if not harness.interface.classes:

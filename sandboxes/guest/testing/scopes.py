@@ -1,22 +1,12 @@
-"""What the sources of tests show before they run: names, missing modules, and traces.
-
-The decision comes from the tests' own sources and from what is installed, before anything of the
-solution runs.
-
-What leaves no trace is decided by syntax: assertions, plain statements and pure built-in functions.
-Tests that import, touch a module's attributes, define a class or call a built-in that acts on
-anything but its arguments get a fresh process.
-"""
+"""The names of tests: how they are bound, which modules they stand for, and which leave a trace."""
 
 from __future__ import annotations
 
 import builtins
 import importlib.util
-import re
 import symtable
 import sys
-from collections.abc import Iterable, Iterator
-from types import CodeType
+from collections.abc import Iterable
 
 
 def global_names(sources: Iterable[str], prelude: str = "") -> tuple[set[str], set[str], set[str]]:
@@ -72,15 +62,6 @@ MODULE_NAMES = frozenset({*sys.stdlib_module_names, *ALIASES})
 
 BUILTINS = frozenset(dir(builtins))
 
-_STATEMENTS = re.compile(
-    r"(?m)(?:^|[;:])\s*"
-    r"(?:(?:class|with|import|from|async|global|nonlocal|del|match)\b|@|except\s*\*)"
-)
-"""Statements that may leave a trace; found in a text, they only cost a process of their own."""
-
-_DRIVEN = 0x20 | 0x80 | 0x200
-"""The flags of the code of generators, coroutines and asynchronous generators."""
-
 _PURE = frozenset(
     """
     abs all any bin bool bytes callable chr complex dict divmod enumerate filter float format
@@ -94,34 +75,5 @@ _EXCEPTIONS = frozenset(
     for name, kind in vars(builtins).items()
     if isinstance(kind, type) and issubclass(kind, BaseException)
 )
-_IMPURE = (BUILTINS | MODULE_NAMES) - _PURE - _EXCEPTIONS - {"math"}
-
-
-def leave_no_trace(sources: Iterable[str], tests: list[CodeType]) -> bool:
-    """Return whether all tests are of the harmless kind.
-
-    Args:
-        sources: the tests.
-        tests: the same, compiled.
-    """
-    if any(map(_STATEMENTS.search, sources)):
-        return False
-    for code in nested(tests):
-        if code.co_flags & _DRIVEN and code.co_name != "<genexpr>":
-            return False
-        for name in code.co_names:
-            if name in _IMPURE or (name[0] == "_" and name not in _OWN):
-                return False
-    return True
-
-
-def nested(codes: Iterable[CodeType]) -> Iterator[CodeType]:
-    """Yield code objects and all those inside them."""
-    waiting = list(codes)
-    while waiting:
-        yield (code := waiting.pop())
-        waiting += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
-
-
-_OWN = ("_", "__name__", "_ludus_plain")
-"""Names with an underscore that the tests may use."""
+IMPURE = (BUILTINS | MODULE_NAMES) - _PURE - _EXCEPTIONS - {"math"}
+"""Names of what acts on anything but its arguments."""

@@ -7,13 +7,12 @@ solution; which objects the tests may use, and for what, is decided here (`proxi
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from . import derived, failures, peer, proxies, remote_iterators, value_wire, values
+from .grading_job import GradingJob
 from .operations import LOOKS
 from .proxies import Handle, state_of
 
@@ -24,61 +23,6 @@ if TYPE_CHECKING:
 _KIND_LETTERS = 60
 _LONGEST_TOKEN = 40
 """The most characters of the name of an object: a letter, a number and its special methods."""
-
-
-class GradingJob(NamedTuple):
-    """The job of a test runner, as the driver sends it in the options of a request."""
-
-    tests: tuple[str, ...]
-    """The sources of the tests."""
-    interface: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """The names of the solution whose objects have attributes, and these."""
-    prelude: str = ""
-    module: str = "solution"
-    entry_point: str = ""
-    stop_early: bool = True
-    reference: str = ""
-    """A reference solution that has passed the tests, or is passing them now."""
-
-    @classmethod
-    def of(cls, options: dict[str, Any]) -> GradingJob:
-        """Return the job that the driver has sent, as a key of what is known of the tests."""
-        interface = tuple((name, tuple(each)) for name, each in options["interface"].items())
-        return cls(**{**options, "tests": tuple(options["tests"]), "interface": interface})
-
-
-class BrokenTests(Exception):
-    """The tests cannot be used; that is the tests' fault, whatever the solution does."""
-
-
-class HarnessFault(Exception):
-    """The harness itself failed while reading the tests: ours, whatever the solution does."""
-
-
-@contextmanager
-def without_solution() -> Generator[None]:
-    """Mark a step that always runs and uses nothing of the solution, so a failure of the step is
-    ours.
-
-    Want of memory or of another resource stays unmarked, since a solution may be the cause. Long
-    expressions make deep trees, which are read with recursion.
-
-    Raises:
-        HarnessFault: the step failed.
-    """
-    limit = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(limit, _DEEP_TREES))
-    try:
-        yield
-    except (BrokenTests, HarnessFault, MemoryError, OSError):
-        raise
-    except Exception as error:
-        raise HarnessFault(f"{type(error).__name__}: {error}") from error
-    finally:
-        sys.setrecursionlimit(limit)
-
-
-_DEEP_TREES = 50_000
 
 
 def _like(function: object) -> tuple[str, dict[str, object]]:
