@@ -520,28 +520,44 @@ async def test_tests_that_cannot_be_used_are_invalid_not_zero(sandbox: SlotSandb
         await grade(sandbox, "", ["x"], kind="asserts!")
 
 
-SHARED = "ITEMS = [9]\nMEMO = {}\nclass Box:\n    kept = []\n    def __init__(self):\n        self.xs = []\n    def add(self, x):\n        self.xs.append(x)\n    def size(self):\n        return len(self.xs)\n    @classmethod\n    def clear(cls):\n        cls.kept = []\nbox = Box()\ndef f(x):\n    f.seen.append(x)\n    return MEMO.get(x, len(ITEMS))\nf.seen = []\n"
+SHARED = "ITEMS = [9]\nMEMO = {7: 0}\nclass Box:\n    kept = []\n    def __init__(self):\n        self.xs = []\n    def add(self, x):\n        self.xs.append(x)\n    def size(self):\n        return len(self.xs)\n    def shown(self):\n        return self.xs\n    @classmethod\n    def clear(cls):\n        cls.kept = []\nbox = Box()\ndef f(x):\n    f.seen.append(x)\n    return MEMO.get(x, len(ITEMS))\nf.seen = []\n"
 
 
-@pytest.mark.parametrize(
-    ("tests", "status"),
-    [
-        ("ITEMS.clear()\nassert f(1) == 0", Status.INVALID),
-        ("import solution\nsolution.ITEMS.append(1)\nassert solution.f(1) == 2", Status.INVALID),
-        ("xs = ITEMS\nxs.pop()\nassert f(1) == 0", Status.INVALID),
-        ("ITEMS += [3]\nassert f(1) == 2", Status.INVALID),
-        ("MEMO[1] = 5\nassert f(1) == 5", Status.INVALID),
-        ("f.seen.clear()\nf(1)\nassert f.seen == [1]", Status.INVALID),
-        ("Box.kept.append(1)\nassert Box.kept == [1]", Status.INVALID),
-        ("assert f(1) == 1 and ITEMS == [9]\nxs = [*ITEMS]\nxs[0] = 4\nxs.append(3)", Status.OK),
-        ("box.add(3)\nassert box.size() == 1\nBox.clear()\nassert Box.kept == []", Status.OK),
-    ],
-)
-async def test_a_change_of_data_that_the_solution_keeps_is_refused_not_lost(
-    sandbox: SlotSandbox, tests: str, status: Status
+CHANGED = [
+    "ITEMS.clear()\nassert f(1) == 0",
+    "ITEMS.clear()\nassert f(1) > 0",
+    "import solution\nsolution.ITEMS.append(1)\nassert solution.f(1) % 10 in (1, 2)",
+    "xs = ITEMS\nxs.pop()\nassert f(1) == len(xs) and xs is ITEMS",
+    "MEMO[1] = 5\nassert f(1) == 5",
+    "del MEMO[7]\nassert f(7) == 7",
+    "f.seen.clear()\nf(1)\nassert f.seen == [1]",
+    "seen = f.seen\nf(1)\nf(2)\nassert seen == [1, 2]",
+    "Box.kept.append(1)\nassert Box.kept == [1]",
+    "box.xs.append(1)\nbox.add(2)\nassert box.size() == 2 and box.xs == [1, 2]",
+    "box.shown().append(1)\nassert box.size() == 1",
+    "xs = [1]\nbox.add(xs)\nxs.append(2)\nassert box.xs == [[1, 2]] and box.xs[0] is xs",
+    "box.add([])\nbox.xs[0].append(3)\nassert box.xs == [[3]] and box.shown() == [[3]]",
+    "assert f(1) > 0 and ITEMS[0] == 9\nxs = [*ITEMS]\nxs[0] = 4\nxs.append(3)\nassert ITEMS[0] == 9",
+    "box.add(3)\nassert box.size() == 1\nBox.clear()\nassert Box.kept == []",
+]
+
+
+@pytest.mark.parametrize("use", CHANGED)
+async def test_a_change_of_data_that_the_solution_keeps_is_made_as_in_plain_python(
+    sandbox: SlotSandbox, use: str
 ) -> None:
-    verdict = await grade(sandbox, SHARED, [tests])
-    assert (verdict.status, verdict.reward) == (status, 1.0 if status is Status.OK else None)
+    for code in (SHARED, SHARED.replace("[9]", "[9] * 5000")):
+        module = "import sys\nsys.modules['solution'] = sys.modules['__main__']\n"
+        passes = (await sandbox.execute(f"{module}{code}\n{use}")).exit_code == 0
+        verdict = await grade(sandbox, code, [use])
+        assert (verdict.status, verdict.reward) == (Status.OK, float(passes)), verdict
+
+
+async def test_a_name_of_the_solution_that_the_tests_bind_again_is_refused(
+    sandbox: SlotSandbox,
+) -> None:
+    verdict = await grade(sandbox, SHARED, ["ITEMS += [3]\nassert f(1) == 2"])
+    assert verdict.status is Status.INVALID
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from itertools import product
 
 from .idiom_words import FILES, OF_THE_TESTS, REFUSED
 from .interface import Interface
-from .plain_attributes import CHANGING_METHODS, PLAIN_ATTRIBUTES
+from .plain_attributes import PLAIN_ATTRIBUTES
 from .syntax import last_name, parts_of
 
 _OF_PATHS = frozenset(
@@ -24,8 +24,6 @@ _OF_PATHS = frozenset(
     """.split()  # noqa: SIM905
 )
 _OF_MOCKS = ("called", "call_count", "call_args", "return_value", "side_effect", "mock_calls")
-_CHAINED = CHANGING_METHODS - {"pop", "popleft", "popitem", "setdefault"}
-"""Methods that give nothing of plain data: what an object gives by one is the object itself."""
 _CAPTURING = frozenset(
     ("redirect_stdout", "redirect_stderr", "capsys", "capfd", "capsysbinary", "stdout", "stderr")
 )
@@ -64,10 +62,6 @@ def examine(interface: Interface) -> tuple[str, frozenset[tuple[str, str]]]:
 def _problems(interface: Interface, reader: _Reader) -> Iterator[str]:
     """Yield why tests cannot be judged, and empty texts."""
     yield from map(reader.problem, interface.nodes)
-    changed = filter(None, map(_changed, interface.of(ast.Subscript, ast.Call)))
-    inside = (each for n in interface.reached(*changed, parts=_owners) for each in _owners(n))
-    if any(map(interface.is_object, inside)):
-        yield "change data that belongs to an object of the solution"
     for word in filter(None, map(partial(_evades, interface), interface.of(ast.Call, ast.If))):
         yield f"pass without an assertion by what the solution gives ({word}): assert it instead"
     if interface.has_reference:
@@ -78,8 +72,6 @@ def _problems(interface: Interface, reader: _Reader) -> Iterator[str]:
             f"use {names}, which may be a library's or the solution's: import it from there, or "
             "name the entry_point or a reference"
         )
-    if name := _changed_global(interface):
-        yield f"change the solution's {name}, which may be data"
     looked_up = interface.of(ast.Compare, ast.Call, ast.Dict, ast.Set, ast.Subscript)
     if any(map(interface.compares, looked_up)):
         yield "compare objects by the solution's own __eq__ or `<`"
@@ -123,36 +115,6 @@ def _asserts(body: Iterable[ast.AST]) -> bool:
     called = [last_name(node.func) for node in body if isinstance(node, ast.Call)]
     stated = any(isinstance(node, ast.Assert) for node in body)
     return stated or any(name.startswith("assert") for name in called)
-
-
-def _changed(node: ast.AST) -> ast.expr | None:
-    """Return the expression whose value a node changes in place; None for other nodes."""
-    match node:
-        case ast.Subscript(value=value, ctx=ast.Store() | ast.Del()):
-            return value
-        case ast.Call(func=ast.Attribute(value=value, attr=name)) if name in CHANGING_METHODS:
-            return value
-    return None
-
-
-def _changed_global(interface: Interface) -> str:
-    """Return a name of the solution, or an attribute of one, whose value the tests change; else "".
-    If the value is data, the tests have a copy.
-    """
-    for node in interface.of(ast.Subscript, ast.Call):
-        if (changed := _changed(node)) is None:
-            continue
-        given = interface.given(changed.id) if isinstance(changed, ast.Name) else []
-        for place in (changed, *given):
-            if name := interface.free(place):
-                # A name in CapWords is a class, and a method of the class makes the change.
-                is_class = name[:1].isupper() and (len(name) == 1 or not name.isupper())
-                is_object = is_class or not interface.used_of(name) <= PLAIN_ATTRIBUTES
-                if isinstance(node, ast.Subscript) or not is_object:
-                    return name
-            if isinstance(place, ast.Attribute) and (name := interface.free(place.value)):
-                return f"{name}.{place.attr}"
-    return ""
 
 
 def _crosses(kind: ast.ClassDef) -> bool:
@@ -325,16 +287,6 @@ class _Reader:
                 case ast.Raise() | ast.BinOp(right=ast.Constant(value=0)):
                     return "raise in a `with` of the solution's context manager"
         return ""
-
-
-def _owners(node: ast.expr) -> list[ast.expr]:
-    """Return what an expression takes its value from, by an attribute, item or method of that."""
-    match node:
-        case ast.Call(func=ast.Attribute(value=value, attr=name)) if name not in _CHAINED:
-            return [value]
-        case ast.Attribute(value=value) | ast.Subscript(value=value):
-            return [value]
-    return []
 
 
 def _path(node: ast.expr) -> list[str]:

@@ -263,10 +263,6 @@ class Origins:
                 return names or None
         return None
 
-    def used_of(self, name: str) -> set[str]:
-        """Return the attributes that the tests use of a name of the solution."""
-        return {node.attr for node in self.of(ast.Attribute) if self.free(node.value) == name}
-
     # --- where a value comes from ---------------------------------------------
 
     def origin(self, node: ast.AST | None) -> str:

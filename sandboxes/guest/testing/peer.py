@@ -16,9 +16,12 @@ from . import value_wire, values
 _CORE_BYTES = 16
 _DEEPEST = 64
 """The deepest nesting of calls back and forth."""
+_SHARING = ("resolve", "attribute", "assign", "call", "make", "getitem", "setitem", "send", "enter")
+"""What gives the other end something that it may keep, or shows what it keeps."""
 _MOST_KEPT = 64
 _MOST_COMPARED = 4096
-"""The most containers, and the most items of these, that are compared with each request."""
+"""The most containers, and the most items of these, that are kept behind those of the newest
+request."""
 
 
 class Gone(BaseException):
@@ -50,8 +53,8 @@ class Peer:
         self._serve, self._name, self._find = serve, name, find
         self._depth = 0
         self._kept: list[object] = []
-        """Arguments of calls that gave objects, which may keep them: what either end changes in
-        them crosses with the next request or answer. The newest come last."""
+        """What has crossed and can change, the newest last: as both ends may hold it, what either
+        changes crosses with the next request or answer."""
         self._contents: list[object] = []
         """Their contents that both ends know."""
 
@@ -77,23 +80,24 @@ class Peer:
         # nothing else that the tests hold.
         decoder = value_wire.Decoder(self._find, encoder.containers)
         answers = list(decoder.values(received[1]))
-        self._keep(encoder.containers, received[1])
+        self._keep(verb, decoder.containers)
         raised = received[0] == "~"
         if len(answers) != 1 or (raised and not isinstance(answers[0], BaseException)):
             raise value_wire.Malformed("an answer is one value or one exception")
         return raised, answers[0]
 
-    def _keep(self, given: list[object], answer: list[value_wire.Token]) -> None:
-        """Keep what a call was given if the answer names objects; both ends do so alike."""
-        kinds = {token[:1] for token in answer if isinstance(token, str)} if given else set()
-        if not kinds.isdisjoint(value_wire.HANDLES):
+    def _keep(self, verb: str, containers: list[object]) -> None:
+        """Keep what a request and its answer have carried; both ends do so alike."""
+        if verb in _SHARING:
             known = set(map(id, self._kept))
-            changing = [item for item in given if values.content(item) is not None]
-            self._kept += [item for item in changing if id(item) not in known]
-        sizes = [values.size(item) for item in self._kept]
-        # A coroutine goes on with what it was given, however much that is.
-        while "w" not in kinds and (len(sizes) > _MOST_KEPT or sum(sizes) > _MOST_COMPARED):
-            del sizes[0], self._kept[0]
+            changing = (item for item in containers if values.content(item) is not None)
+            new = [item for item in changing if id(item) not in known]
+            self._kept += new
+            sizes = [values.size(item) for item in self._kept]
+            while new and len(sizes) > len(new):
+                if len(sizes) <= _MOST_KEPT and sum(sizes) <= _MOST_COMPARED:
+                    break
+                del sizes[0], self._kept[0]
         self._contents = list(map(values.content, self._kept))
 
     def tell_core(self, core: int) -> None:
@@ -144,21 +148,21 @@ class Peer:
                 # What is not plain data in an exception crosses as the name of its type.
                 encoder.name = _type_name
             encoder.add(result)
-            answer = encoder.tokens
         except Gone:
             raise
         except BaseException as error:
-            answer = self._encode_error(error)
-        self.send(answer)
-        self._keep(containers, answer)
+            encoder = self._encode_error(error, containers)
+        self.send(encoder.tokens)
+        self._keep(str(verb), encoder.containers)
 
-    def _encode_error(self, error: BaseException) -> list[value_wire.Token]:
-        encoder = value_wire.Encoder(_type_name, tokens=["~"])
+    def _encode_error(self, error: BaseException, containers: list[object]) -> value_wire.Encoder:
+        encoder = value_wire.Encoder(_type_name, containers, ["~"])
         try:
             encoder.add(error)
         except BaseException:
-            return self._encode_error(RuntimeError("an exception whose arguments cannot be sent"))
-        return encoder.tokens
+            unsent = RuntimeError("an exception whose arguments cannot be sent")
+            return self._encode_error(unsent, containers)
+        return encoder
 
     def send(self, tokens: list[value_wire.Token]) -> None:
         """Send a message: the kind, then the tokens."""

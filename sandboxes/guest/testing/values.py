@@ -445,14 +445,18 @@ def _member_parts(item: Any) -> tuple[str, list[object]] | None:
     return "E", [kind.__module__, kind.__name__, str(item._name_ or value), value]
 
 
+_MUTABLE: tuple[Any, ...] = (list, set, deque)
+
+
 def content(item: object) -> list[object] | tuple[object, ...] | None:
     """Return the content of a mutable value, to detect changes later: a list of its items, or a
     tuple of what tells its bytes. None if it is immutable.
     """
     if isinstance(item, dict):
         return [*dict.keys(item), *dict.values(item)]
-    if isinstance(item, (list, set, deque)):
-        return list(item)
+    iterate: Any = next((kind.__iter__ for kind in _MUTABLE if isinstance(item, kind)), None)
+    if iterate:
+        return [*iterate(item)]
     buffer = isinstance(item, bytearray) or _is_numpy(item, "ndarray")
     return tuple(parts_of(item)[1]) if buffer else None  # type: ignore[index]
 
