@@ -446,6 +446,10 @@ def _member_parts(item: Any) -> tuple[str, list[object]] | None:
 
 
 _MUTABLE: tuple[Any, ...] = (list, set, deque)
+_CHANGED_BY: dict[Any, Callable[..., None]] = {
+    OrderedDict: OrderedDict.update, dict: dict.update, set: set.update, list: list.extend,
+    deque: deque.extend,
+}  # fmt: skip
 
 
 def content(item: object) -> list[object] | tuple[object, ...] | None:
@@ -492,13 +496,12 @@ def replace(container: Any, parts: list[object]) -> None:
     Raises:
         Malformed: the container cannot change, or cannot have this content.
     """
-    if isinstance(container, (dict, set)):
-        container.clear()
-        new: Any = _pairs(parts[len(parts) % 2 :]) if isinstance(container, dict) else parts
-        container.update(new)
-    elif isinstance(container, (list, deque)):
-        container.clear()
-        container.extend(parts[isinstance(container, deque) :])
+    # By its exact type: a class of the solution may define these methods anew.
+    kind: Any = next((kind for kind in _CHANGED_BY if isinstance(container, kind)), None)
+    if kind:
+        new: Any = parts[kind is deque :]
+        kind.clear(container)
+        _CHANGED_BY[kind](container, _pairs(new[len(new) % 2 :]) if issubclass(kind, dict) else new)
     elif isinstance(container, bytearray):
         container[:] = base64.b64decode(*parts)  # type: ignore[arg-type]
     elif _is_numpy(container, "ndarray"):
