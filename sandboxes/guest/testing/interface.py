@@ -174,9 +174,9 @@ class Interface(Origins):
         objects |= alike - compared - calculated
         objects |= {name for name, attributes in uses.items() if attributes - plain}
         called = {self.origin(node.func) for node in self.of(ast.Call)}
-        self.functions = called - objects
-        """Names whose results are called, as no plain value is, and are used in no other way that
-        shows objects: they are compared as functions are."""
+        self.compared = (called - objects) | {name for name in compared if name[:1].islower()}
+        """Names whose results may be compared with each other, as functions and values are: they
+        are called, and used in no other way that shows objects, or compared with values."""
         objects |= called
         if function not in uses:
             objects.discard(function)
@@ -318,7 +318,7 @@ class Interface(Origins):
             case ast.ListComp(elt=part) | ast.SetComp(elt=part) | ast.GeneratorExp(elt=part):
                 return self._means_objects(part)
             case ast.expr() as expression:
-                return self.origin(expression) in self.classes - self.functions
+                return self.origin(expression) in self.classes - self.compared
         return False
 
     def compares(self, node: ast.AST) -> bool:

@@ -16,8 +16,11 @@ from . import value_wire, values
 _CORE_BYTES = 16
 _DEEPEST = 64
 """The deepest nesting of calls back and forth."""
-_SHARING = ("resolve", "attribute", "assign", "call", "make", "getitem", "setitem", "send", "enter")
-"""What gives the other end something that it may keep, or shows what it keeps."""
+_SHARING = frozenset(
+    ["resolve", "attribute", "assign", "method", "make", "getitem", "setitem", "send", "enter"]
+)
+"""What gives an object something that it may keep, or shows what it keeps."""
+_NAMED = frozenset(value_wire.HANDLES)
 _MOST_KEPT = 64
 _MOST_COMPARED = 4096
 """The most containers, and the most items of these, that are kept behind those of the newest
@@ -80,20 +83,22 @@ class Peer:
         # nothing else that the tests hold.
         decoder = value_wire.Decoder(self._find, encoder.containers)
         answers = list(decoder.values(received[1]))
-        self._keep(verb, decoder.containers)
+        self._keep(verb, received[1], decoder.containers)
         raised = received[0] == "~"
         if len(answers) != 1 or (raised and not isinstance(answers[0], BaseException)):
             raise value_wire.Malformed("an answer is one value or one exception")
         return raised, answers[0]
 
-    def _keep(self, verb: str, containers: list[object]) -> None:
+    def _keep(self, verb: str, answer: list[value_wire.Token], containers: list[object]) -> None:
         """Keep what a request and its answer have carried; both ends do so alike."""
-        if verb in _SHARING:
+        # What gives nothing but data is done with what it was given.
+        gives = verb == "call" and any(isinstance(t, str) and t[:1] in _NAMED for t in answer)
+        if gives or verb in _SHARING:
             known = set(map(id, self._kept))
-            changing = (item for item in containers if values.content(item) is not None)
-            new = [item for item in changing if id(item) not in known]
+            new = [item for item in containers if id(item) not in known]
+            new = [item for item in new if values.content(item) is not None]
             self._kept += new
-            sizes = [values.size(item) for item in self._kept]
+            sizes = list(map(values.size, self._kept))
             while new and len(sizes) > len(new):
                 if len(sizes) <= _MOST_KEPT and sum(sizes) <= _MOST_COMPARED:
                     break
@@ -153,7 +158,7 @@ class Peer:
         except BaseException as error:
             encoder = self._encode_error(error, containers)
         self.send(encoder.tokens)
-        self._keep(str(verb), encoder.containers)
+        self._keep(str(verb), encoder.tokens, encoder.containers)
 
     def _encode_error(self, error: BaseException, containers: list[object]) -> value_wire.Encoder:
         encoder = value_wire.Encoder(_type_name, containers, ["~"])

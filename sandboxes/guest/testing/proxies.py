@@ -224,7 +224,7 @@ class Abilities:
     def __call__(self: Any, *arguments: object, **keywords: object) -> object:
         state, extra = state_of(self), (keywords,) if keywords else ()
         if not is_function(self):
-            return ask(self, "call", arguments, *extra, source=state.known)
+            return ask(self, "method", arguments, *extra, source=state.known)
         verb = "make" if state.known and state.kind == "class" else "call"
         before = len(state.line.handles)
         result = ask(self, verb, arguments, *extra, source=state.name)

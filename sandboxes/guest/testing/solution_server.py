@@ -263,6 +263,7 @@ class SolutionServer:
 _VERBS: dict[str, Callable[..., object]] = {
     "as_plain": lambda _, *arguments: derived.as_plain(*arguments),
     **{name: getattr(SolutionServer, name) for name in ("resolve", "call", "make", "advance")},
+    "method": SolutionServer.call,
     "what": lambda self, target: self._kind(target),
     "class": lambda self, target: value_wire.Ready(self._name(type(target))),
 }
