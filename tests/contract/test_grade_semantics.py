@@ -520,7 +520,7 @@ async def test_tests_that_cannot_be_used_are_invalid_not_zero(sandbox: SlotSandb
         await grade(sandbox, "", ["x"], kind="asserts!")
 
 
-SHARED = "ITEMS = [9]\nMEMO = {7: 0}\nclass Box:\n    kept = []\n    def __init__(self):\n        self.xs = []\n    def add(self, x):\n        self.xs.append(x)\n    def size(self):\n        return len(self.xs)\n    def shown(self):\n        return self.xs\n    @classmethod\n    def clear(cls):\n        cls.kept = []\nbox = Box()\ndef f(x):\n    f.seen.append(x)\n    return MEMO.get(x, len(ITEMS))\nf.seen = []\n"
+SHARED = "ITEMS = [9]\nMEMO = {7: 0}\nclass Box:\n    kept = []\n    def __init__(self):\n        self.xs = []\n    def add(self, x):\n        self.xs.append(x)\n    def size(self):\n        return len(self.xs)\n    def shown(self):\n        return self.xs\n    @classmethod\n    def clear(cls):\n        cls.kept = []\nbox = Box()\ndef f(x):\n    f.seen.append(x)\n    return MEMO.get(x, len(ITEMS))\nf.seen = []\nclass Row(list):\n    def total(self):\n        return sum(self)\n    def grow(self):\n        self.append(5)\nROW = Row([1])\ndef row():\n    return ROW\n"
 
 
 CHANGED = [
@@ -539,6 +539,11 @@ CHANGED = [
     "box.add([])\nbox.xs[0].append(3)\nassert box.xs == [[3]] and box.shown() == [[3]]",
     "assert f(1) > 0 and ITEMS[0] == 9\nxs = [*ITEMS]\nxs[0] = 4\nxs.append(3)\nassert ITEMS[0] == 9",
     "box.add(3)\nassert box.size() == 1\nBox.clear()\nassert Box.kept == []",
+    "r = row()\nr.append(3)\nassert r.total() == 4 and r == [1, 3] == row()",
+    "r = row()\nr.append(3)\nassert r.total() == 1",
+    "r = row()\nbox.add(r)\nr.grow()\nassert r == [1, 5] and box.xs[0] == r",
+    "r = row()\nbox.add(r)\nbox.xs[0].append(2)\nassert r == [1, 2] and r.total() == 3",
+    "boxes = [Box() for _ in range(100)]\nfor n, b in enumerate(boxes):\n    xs = [n]\n    b.add(xs)\n    xs.append(1)\nassert boxes[7].xs == [[7, 1]] and boxes[99].xs == [[99, 1]]",
 ]
 
 
@@ -551,6 +556,20 @@ async def test_a_change_of_data_that_the_solution_keeps_is_made_as_in_plain_pyth
         passes = (await sandbox.execute(f"{module}{code}\n{use}")).exit_code == 0
         verdict = await grade(sandbox, code, [use])
         assert (verdict.status, verdict.reward) == (Status.OK, float(passes)), verdict
+
+
+async def test_tests_that_are_never_read_to_their_end_are_the_task_s_fault(
+    sandbox: SlotSandbox,
+) -> None:
+    endless = GradeOptions(prelude="while True: pass", timeout_s=1)
+    for solution in ("def f(n):\n    return n\n", "while True: pass\n", "import os\nos._exit(0)\n"):
+        verdict = await grade(sandbox, solution, ["assert f(1) == 1"], options=endless)
+        assert (verdict.status, verdict.reward) == (Status.INVALID, None), verdict
+        assert "cannot be read" in verdict.detail
+    late = await grade(
+        sandbox, "while True: pass\n", ["assert f(1) == 1"], options=GradeOptions(timeout_s=1)
+    )
+    assert (late.status, late.reward) == (Status.OK, 0.0)
 
 
 async def test_a_name_of_the_solution_that_the_tests_bind_again_is_refused(

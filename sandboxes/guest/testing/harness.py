@@ -208,7 +208,6 @@ class TestHarness(TestsLine):
         elif category == "exception" and len(detail) == 3:
             self._of_solution[name] = self.error_class(name, detail)
         elif category in ("class", "function"):
-            # The interface is read for classes alone, since reading it takes a third of a grading.
             known = category == "class" and name in self.interface.classes
             if category == "class" and not (known or name[:1].isupper()):
                 category = "misplaced"

@@ -16,9 +16,9 @@ from . import value_wire, values
 _CORE_BYTES = 16
 _DEEPEST = 64
 """The deepest nesting of calls back and forth."""
-_SHARING = frozenset(
-    ["resolve", "attribute", "assign", "method", "make", "getitem", "setitem", "send", "enter"]
-)
+_SHARING = (
+    "resolve", "attribute", "assign", "method", "make", "getitem", "setitem", "send", "enter",
+)  # fmt: skip
 """What gives an object something that it may keep, or shows what it keeps."""
 _NAMED = frozenset(value_wire.HANDLES)
 _MOST_KEPT = 64
