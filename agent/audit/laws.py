@@ -164,13 +164,16 @@ def laws_of(
 
 def meddling_laws(briefing: Briefing, lessons: Sequence[Lesson], told: str) -> Iterator[Law]:
     """Return the laws of ways with a move that the expert never uses."""
+    unused = foreign_of(briefing, lessons, told)
+    places = dict.fromkeys(at for lesson in lessons for at in deeds.columns_of(lesson))
+    tried = [at for at in places if re.search(rf"{_TRIES}(?:{re.escape(at[0])}|{_TRY})", told)]
+    yield from _undoing_laws([each for each in unused if UNDOES.search(each.name)], tried)
     limits = [*limits_of(lessons, told)]
     spoils = [*spoils_of(lessons, deeds.constants_of(lessons), limits)]
     for limit in limits:
         what, ways = " ".join(map(str, limit.place)), partial(_only, limit.everything)
         about = f"what the expert does, but {what} everything, beyond a number that it keeps to"
         yield Law(f"beyond {what}", about, ways, took=limit.is_exceeded)
-    places = dict.fromkeys(at for lesson in lessons for at in deeds.columns_of(lesson))
     columns = [deeds.columns_of(lesson) for lesson in lessons]
     for place, spoil in itertools.product(places, spoils):
         values = [value for each in columns for value in each.get(place, [])]
@@ -184,10 +187,6 @@ def meddling_laws(briefing: Briefing, lessons: Sequence[Lesson], told: str) -> I
         about = f"what the expert does with {spoil.name}, {name} behind its first deed"
         ways = partial(settled_early, name, spoil)
         yield Law(f"early {name}, {spoil.name}", about, ways, spoil.way, bound=spoil.bound)
-    unused = foreign_of(briefing, lessons, told)
-    undoing = [each for each in unused if UNDOES.search(each.name)]
-    tried = [at for at in places if re.search(rf"{_TRIES}(?:{re.escape(at[0])}|{_TRY})", told)]
-    yield from _undoing_laws(undoing, tried)
     for foreign, spoil in itertools.product(unused, spoils):
         about = f"what the expert does with {spoil.name}, and {foreign.name}"
         ways = partial(meddled, foreign, spoil)
