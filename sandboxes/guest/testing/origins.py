@@ -111,7 +111,8 @@ class Origins:
             self._spans[node] = [len(self.nodes)]
             self.nodes.append(node)
             self._of_kind.setdefault(type(node), []).append(node)
-            parts = [part for part in ast.iter_child_nodes(node) if type(part) not in _LEAVES]
+            inner = () if type(node) in (ast.Name, ast.Constant) else ast.iter_child_nodes(node)
+            parts = [part for part in inner if type(part) not in _LEAVES]
             self._parents.update(dict.fromkeys(parts, node))
             waiting += reversed(parts)
         for node in reversed(self.nodes[first:]):
