@@ -12,7 +12,9 @@ from collections.abc import Sequence
 from typing import Unpack
 
 from ludus.errors import ConfigError, LudusError, RequestRejected
+from ludus.secret import without_credentials
 from ludus.wire.client import AsyncTransport
+from ludus.wire.roster import DNS, FILE
 
 from .fusion.fusion_sandbox import FusionSandbox, pings
 from .grading.hidden_tests import DEFAULT_OPTIONS, GradeOptions, Grading
@@ -87,9 +89,15 @@ async def open_remote(address: str, *, token: str | None = None) -> Sandbox:
     """Return the sandbox at `address`, `http://...` or `remote:http://...`, of either kind.
 
     Raises:
-        ConfigError: no sandbox server answers; the message has the answer that came.
+        ConfigError: no sandbox server answers (the message has the answer that came), or several
+            servers are named.
     """
     url = address.removeprefix(f"{REMOTE}:")
+    if "," in url or url.startswith((DNS, FILE)):
+        raise ConfigError(
+            f"{without_credentials(url)!r} names several servers, and a sandbox has one: give a "
+            "single address, or that of a proxy in front of them"
+        )
     sandbox = RemoteSandbox(url, token=token)
     try:
         await sandbox.card()

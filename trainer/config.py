@@ -107,6 +107,9 @@ class TrainConfig:
     eval: EvalConfig = field(default_factory=EvalConfig)
     audit: AuditConfig = field(default_factory=AuditConfig)
     reward: list[RewardConfig] = field(default_factory=list)
+    """Verifiers whose verdicts are added to the environment's reward, each with name (of a local
+    one, or url#name), weight (1), timeout_s (60) and token; in a file, [[reward]] tables.
+    """
     control: str = ""
     """Replaces the reward of training, to tell what a run owes to it: random (0 or 1), inverted
     (1 - reward), format (1 for an episode that comes to its own end and whose calls can be read)

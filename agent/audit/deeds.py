@@ -188,6 +188,45 @@ def _respelt(spell: Callable[[str], str], action: Action) -> Action:
     return called(message, [{n: spell(v) if isinstance(v, str) else v for n, v in r} for r in rows])
 
 
+def spellings(text: str) -> list[str]:
+    """Return the ways in which a word or a number may be written, as it stands first."""
+    ways = [text, text.lower(), text.upper(), text.title(), text.swapcase()]
+    ways += [text[:1].swapcase() + text[1:]]
+    if number := re.search(r"\d+$", text):
+        short, head = number[0].lstrip("0") or "0", text[: number.start()]
+        heads = [head, ""] if head else [head]
+        ways += [f"{name}{sign}{short}" for name in heads for sign in ("", "0", "+", "00")]
+    return [*dict.fromkeys(ways)]
+
+
+def in_turn(kinds: Sequence[str], lesson: Lesson) -> Iterator[Way]:
+    """Return the way in which each answer with many labels is given with one label for all, once
+    with each.
+    """
+    label = re.compile(rf"\b(?:{'|'.join(map(re.escape, kinds))})\b")
+    rows = list[Action]()
+    for action in lesson.actions:
+        if len(label.findall(str(deed(action)))) < FEWEST_ALIKE:
+            rows.append(action)
+        else:
+            rows += [_respelt(partial(label.sub, kind), action) for kind in kinds]
+    if kinds and len(rows) > len(lesson.actions):
+        yield rows
+
+
+def labels_of(lessons: Sequence[Lesson]) -> list[str]:
+    """Return the few words that stand again and again in an answer, on most tasks."""
+    known, times = Counter[str](), Counter[str]()
+    for lesson in lessons:
+        said = Counter(
+            re.findall(r"[^\W\d_]{2,}", max((str(deed(a)) for a in lesson.actions), key=len))
+        )
+        known.update({*said})
+        times.update(said)
+    labels = [word for word, n in times.items() if n >= 2 * len(lessons) < 4 * known[word]]
+    return labels if 1 < len(labels) <= MOST_KINDS else []
+
+
 def numbered(number: str, action: Action) -> Action:
     """Return an action with another number for each of its numbers."""
 
@@ -267,6 +306,13 @@ def offset(place: Place, lesson: Lesson) -> Iterator[Way]:
 def _is_amount(value: Any) -> bool:
     number = number_of(str(value))
     return not isinstance(value, bool) and isinstance(number, (int, float)) and isfinite(number)
+
+
+def begun(lesson: Lesson) -> Iterator[Way]:
+    """Return the way without the second half of the deeds before its end, or more of them."""
+    deeds = lesson.actions[:-1]
+    if len({*map(deed, deeds)}) >= FEWEST_ALIKE:
+        yield from ([*deeds[: len(deeds) // part], lesson.actions[-1]] for part in (2, 3, 4))
 
 
 def hollowed(lesson: Lesson) -> Iterator[Way]:

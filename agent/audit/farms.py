@@ -11,7 +11,7 @@ from ludus.envs import Briefing
 
 from .answers import Place, changed, deed, verb
 from .attackers import Action, Lesson, Plays, Scene, free_tools, properties_of
-from .deeds import numbered, places_of
+from .deeds import numbered, places_of, spellings
 from .meddling import Foreign
 from .moves import WORDS, Move
 from .programs import MOST_COPIED
@@ -107,11 +107,7 @@ def _rewritten(action: Action | Move, how: str, nth: int) -> Action | Move:
     def of(place: Place, value: Any) -> Any:
         if not isinstance(value, str):
             return value
-        ways = [value, value.lower(), value.upper(), value.title(), value.swapcase()]
-        ways += [value[:1].swapcase() + value[1:]]
-        if value.isdecimal():
-            ways += [f"{sign}{value}" for sign in ("0", "+", "00")]
-        way = [*dict.fromkeys(ways)][nth : nth + 1]
+        way = spellings(value)[nth : nth + 1]
         return way[0] if way else value + " " * nth
 
     if isinstance(action, Move) or not how:

@@ -42,11 +42,12 @@ class Forgery(StrEnum):
     SIGNED = "each of its texts means any other, sign by sign, or each value is not applicable"
     CUT = "each of its texts is its first letter, or its last, or backwards"
     MORE = "its list holds everything else of its kind, too"
+    RESPELT = "the first item of its list, in as many spellings as it has items"
     REVERSED = "its list, of which an order is asked, is reversed"
     RENUMBERED = "its only number is another one"
     WEIGHTLESS = "its value, and nothing times its numbers"
     SPREAD = "its numbers all differ, and go beyond those that there are"
-    EXTREME = "its numbers are less than none, a part of one or a million, in turn"
+    EXTREME = "its numbers are none or less, a part of one or a million, in turn"
 
     def ways(
         self, lesson: Lesson, same: frozenset[Hashable] = frozenset(), told: str = ""
@@ -92,8 +93,13 @@ class Forgery(StrEnum):
         if self is self.ALIKE:
             alike = next(item for item in items if repr(item) == usual[0][0])
             return listing.with_items([alike] * len(items))
+        if self is self.RESPELT:
+            ways = deeds.spellings(str(items[0]))[: len(items)] if not listing.keys else []
+            return listing.with_items(ways) if len(ways) == len(items) else ""
         if self is self.REVERSED:
+            numbered = [(str(item).split() or [""])[0].rstrip(".:)") for item in items]
             is_row = not listing.keys and len({*map(repr, items)}) == len(items)
+            is_row = is_row and numbered != [str(n + 1) for n in range(len(items))]
             return listing.with_items(items[::-1]) if is_row else ""
         if listing.joint and not {*listing.keys} <= {*TOKEN.findall(opening)}:
             return ""  # lines of a text, whose first words are no keys
@@ -102,11 +108,12 @@ class Forgery(StrEnum):
         return listing.with_items(rotated) if listing.keys and 2 * moved > len(items) else ""
 
 
-_EDGES = ("-1", "0.5", "1000000")
+_EDGES = ("-1", "0", "0.5", "1000000")
 EXTREMES = [*itertools.permutations(_EDGES, 1), *itertools.permutations(_EDGES, 2)]
 """Numbers that no task asks for, alone and in pairs: what bounds one may be free for the other."""
 IN_PART = (
-    Forgery.MORE, Forgery.FEW, Forgery.REVERSED, Forgery.UNDEFINED, Forgery.RENUMBERED,
+    Forgery.MORE, Forgery.FEW, Forgery.RESPELT, Forgery.REVERSED, Forgery.UNDEFINED,
+    Forgery.RENUMBERED,
 )  # fmt: skip
 """What leaves a part of an answer right, which may be paid for."""
 
@@ -342,7 +349,8 @@ def _leveled(item: str) -> str:
 
 def _uniform(item: str) -> str:
     head, sign, value = item.rpartition(": ")
-    return head + sign + _LETTER.sub("e", value)
+    has_number = any(map(str.isdecimal, value))  # by which it may be known
+    return item if has_number else head + sign + _LETTER.sub("e", value)
 
 
 def _invented(answer: str, opening: str) -> str:
@@ -413,9 +421,10 @@ def _texts(
     def within(text: str) -> str:
         data = object_of(text)
         inner = {k: spoilt(v) if isinstance(v, (list, dict)) else v for k, v in data.items()}
-        changed = sum(map(operator.ne, data.values(), inner.values()))
+        sizes = {k: max(1, len(str(v))) for k, v in data.items()}
+        changed = sum(sizes[k] for k in data if inner[k] != data[k])
         # Where it is the smaller part, the others may be paid for.
-        return json.dumps(inner) if 2 * changed >= len(data) > 0 else text
+        return json.dumps(inner) if 2 * changed >= sum(sizes.values()) > 0 else text
 
     def of(spoils: Callable[[str], str], action: Action) -> Action:
         message = as_action(action)

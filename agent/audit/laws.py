@@ -21,7 +21,21 @@ from .answers import Place, deed, verb
 from .attackers import Action, AttackKind, Lesson, number_of
 from .deeds import Way
 from .forgeries import IN_PART, Forgery
-from .meddling import Foreign, foreign_of, in_parts, limits_of, meddled, spoils_of, swapped
+from .meddling import (
+    UNDOES,
+    Foreign,
+    foreign_of,
+    in_parts,
+    is_undone,
+    limits_of,
+    meddled,
+    settled_early,
+    spoils_of,
+    swapped,
+    tells_apart,
+    tried_again,
+    undone,
+)
 from .notation import Plan
 from .tallies import MORE_BOUND
 
@@ -41,6 +55,9 @@ DEMANDED = re.compile(
     re.IGNORECASE,
 )
 """Words that demand a deed."""
+_TRIES = r"(?i)\b(?:one|two|three|four|five|six|seven|eight|nine|ten|\d+) "
+_TRY = r"attempt|chance|guess|tr(?:y|ies)"
+"""How often something may be tried."""
 
 
 @dataclass(frozen=True)
@@ -127,6 +144,11 @@ def laws_of(
         yield Law("again", about, ways, bases=partial(ways, times=1), bound=MORE_BOUND)
     about = "what the expert does, each quantity in another unit that is named"
     yield Law("rescaled", about, partial(deeds.rescaled, told))
+    about = "each answer with one label for all, once with each label"
+    ways = partial(deeds.in_turn, deeds.labels_of(lessons))
+    yield Law("in turn", about, ways, lambda lesson: lesson.actions[-1:])
+    about = "the beginning of what the expert does, and its end"
+    yield Law("begun", about, deeds.begun, lambda lesson: lesson.actions[-1:], bound=MORE_BOUND)
     about = "the first thing that the expert says, and nothing in place of all others"
     yield Law("hollow", about, deeds.hollowed, lambda lesson: lesson.actions[:1])
     about = "what the expert does, after all of it was done wrongly and was answered with the right"
@@ -142,13 +164,16 @@ def laws_of(
 
 def meddling_laws(briefing: Briefing, lessons: Sequence[Lesson], told: str) -> Iterator[Law]:
     """Return the laws of ways with a move that the expert never uses."""
+    unused = foreign_of(briefing, lessons, told)
+    places = dict.fromkeys(at for lesson in lessons for at in deeds.columns_of(lesson))
+    tried = [at for at in places if re.search(rf"{_TRIES}(?:{re.escape(at[0])}|{_TRY})", told)]
+    yield from _undoing_laws([each for each in unused if UNDOES.search(each.name)], tried)
     limits = [*limits_of(lessons, told)]
     spoils = [*spoils_of(lessons, deeds.constants_of(lessons), limits)]
     for limit in limits:
         what, ways = " ".join(map(str, limit.place)), partial(_only, limit.everything)
         about = f"what the expert does, but {what} everything, beyond a number that it keeps to"
         yield Law(f"beyond {what}", about, ways, took=limit.is_exceeded)
-    places = dict.fromkeys(at for lesson in lessons for at in deeds.columns_of(lesson))
     columns = [deeds.columns_of(lesson) for lesson in lessons]
     for place, spoil in itertools.product(places, spoils):
         values = [value for each in columns for value in each.get(place, [])]
@@ -157,7 +182,11 @@ def meddling_laws(briefing: Briefing, lessons: Sequence[Lesson], told: str) -> I
             about = f"what the expert does with {spoil.name}, each {what} in parts"
             ways = partial(in_parts, spoil, place)
             yield Law(f"{what} in parts, {spoil.name}", about, ways, spoil.way, bound=spoil.bound)
-    unused = foreign_of(briefing, lessons, told)
+    settled = {verb(a) for le in lessons for a in le.actions[:-1] if not deeds.places_of(a)}
+    for name, spoil in itertools.product(sorted(settled), spoils):
+        about = f"what the expert does with {spoil.name}, {name} behind its first deed"
+        ways = partial(settled_early, name, spoil)
+        yield Law(f"early {name}, {spoil.name}", about, ways, spoil.way, bound=spoil.bound)
     for foreign, spoil in itertools.product(unused, spoils):
         about = f"what the expert does with {spoil.name}, and {foreign.name}"
         ways = partial(meddled, foreign, spoil)
@@ -168,6 +197,22 @@ def meddling_laws(briefing: Briefing, lessons: Sequence[Lesson], told: str) -> I
         late, early = partial(swapped, place, foreign), partial(_early, place, foreign)
         took = partial(deeds.took, place)
         yield Law(f"{foreign.name}, late {what}", about, late, early, took, MORE_BOUND)
+
+
+def _undoing_laws(undoing: Iterable[Foreign], places: Iterable[Place]) -> Iterator[Law]:
+    """Return the laws of what takes deeds back: what was done has to be undone, and no more."""
+    for foreign in undoing:
+        about = f"what the expert does, each deed taken back by {foreign.name}"
+        ways = partial(undone, foreign)
+        name, kind = f"undone by {foreign.name}", AttackKind.LEAK
+        yield Law(name, about, ways, took=is_undone, bound=MORE_BOUND, kind=kind)
+    for foreign, place in itertools.product(undoing, places):
+        what = " ".join(map(str, place))
+        about = f"what the expert does after more wrong {what} than it may try, each taken back by"
+        again, took = partial(tried_again, place, foreign), partial(tells_apart, place)
+        bases = partial(again, takes_back=False)
+        name, kind = f"tried {what}, {foreign.name}", AttackKind.LEAK
+        yield Law(name, f"{about} {foreign.name}", again, took=took, kind=kind, bases=bases)
 
 
 def _only(way: Callable[[Lesson], Way], lesson: Lesson) -> Iterator[Way]:

@@ -38,6 +38,14 @@ the expert reaches.
 """
 PARTS, MOST_PARTS = (2, 8, 200), 480
 """Parts that a number is done in, and deeds of a way."""
+UNDOES = re.compile(
+    r"(?:^|_)(?:undo|un\w{3,}|revert|roll_?back|withdraw|cancel|retract|remove|refund|return"
+    r"|take_?back)(?:_|$)",
+    re.IGNORECASE,
+)
+"""Names of what takes a deed back."""
+PUMPED = (8, 30)
+"""How often a deed of the expert's is done and taken back, which may leave a gain."""
 _COUNTED = {"NUMBER", "AMOUNT", "COUNT", "POINTS", "COINS", "PRICE"}
 _NAMES = re.compile(r"[A-Z]\w*(?: [A-Z]\w*)*")
 _JOINT = re.compile(r"\s*[^\w\s]+\s*(?:[^\W\d_]+\s+)?|\s+(?=\d)")
@@ -104,6 +112,7 @@ class Foreign:
             for name in dict.fromkeys([*names, *files]):
                 yield from ([self.of(*[name] * (texts - 1), text)] for text in [*told, *TRIVIAL])
         if len(deeds.places_of(way[0])) == len(self.schemas):  # there and back may gain something
+            yield from ([way[0], self.like(way[0])] * times for times in PUMPED)
             forth = [deeds.numbered(str(n), a) for a in way[:MOST_REPLIES] for n in deeds.HIGHER]
             yield from ([each, self.like(each)] * deeds.AGAIN for each in forth if each not in way)
         for action in reversed(way):
@@ -359,6 +368,67 @@ def meddled(foreign: Foreign, spoil: Spoil, lesson: Lesson) -> Iterator[Way]:
     for row in itertools.islice(foreign.rows(lesson, way, spoil.news(lesson)), MOST_ROWS):
         yield [*row, *way]
         yield [*way[:-1], *row, way[-1]]
+
+
+def undone(foreign: Foreign, lesson: Lesson) -> Iterator[Way]:
+    """Return the way in which each deed but the last is taken back at once, and so is nothing,
+    before all of them.
+    """
+    rows = [each for action in lesson.actions[:-1] for each in (action, foreign.like(action))]
+    if rows:
+        yield [rows[1], *rows, lesson.actions[-1]]
+
+
+def is_undone(lesson: Lesson, way: Way, replies: Sequence[str]) -> bool:
+    """Whether most deeds were taken back: in other words than where nothing was done."""
+    told = replies[2 : len(way) - 1 : 2]
+    return 2 * sum(text != replies[0] for text in told) > len(lesson.actions) - 1
+
+
+def tried_again(
+    place: Place, foreign: Foreign, lesson: Lesson, *, takes_back: bool = True
+) -> Iterator[Way]:
+    """Return the way after wrong deeds of its kind, each of which is taken back."""
+    nth = next((n for n, a in enumerate(lesson.actions) if verb(a) == place[0]), 0)
+    values = [value for at, value in deeds.places_of(lesson.actions[nth]) if at == place]
+    rows = list[Action]()
+    for other in _near(values[0], lesson) if values else ():
+        wrong = changed(lesson.actions[nth], partial(deeds.put, place, other))
+        rows += [wrong, foreign.like(wrong)] if takes_back else [wrong]
+    if rows:
+        yield [*lesson.actions[:nth], *rows, *lesson.actions[nth:]]
+
+
+def _near(value: Any, lesson: Lesson) -> list[Any]:
+    """Return values of the kind of another one: numbers on both sides of it, or what stands where
+    it stands.
+    """
+    number = number_of(str(value))
+    if not isinstance(number, (int, float)) or isinstance(value, bool):
+        return others_of([value], lesson)[: deeds.AGAIN]
+    around = [int(number) + sign * n for n in range(1, deeds.AGAIN // 2 + 1) for sign in (1, -1)]
+    return [deeds.of_kind(str(n), value) for n in around]
+
+
+def tells_apart(place: Place, lesson: Lesson, way: Way, replies: Sequence[str]) -> bool:
+    """Whether wrong deeds are answered in different words, apart from what they said."""
+    told = set[str]()
+    for action, reply in zip(way, replies, strict=False):
+        said = [str(value) for at, value in deeds.places_of(action) if at == place]
+        if said and action not in lesson.actions:
+            told.add(reply.replace(said[0], ""))
+    return len(told) > 1
+
+
+def settled_early(name: str, spoil: Spoil, lesson: Lesson) -> Iterator[Way]:
+    """Return the spoilt way in which a deed that is done once comes behind the first one: what is
+    settled by it may change.
+    """
+    way = spoil.way(lesson)
+    nths = [n for n, action in enumerate(way[:-1]) if verb(action) == name]
+    if len(nths) == 1 < nths[0]:
+        rest = [*way[: nths[0]], *way[nths[0] + 1 :]]
+        yield [rest[0], way[nths[0]], *rest[1:]]
 
 
 def swapped(

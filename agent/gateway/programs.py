@@ -43,6 +43,16 @@ or a prompt with a null character, is only in the file of the task.
 SECRETS = ("_TOKEN", "_KEY", "_SECRET", "_PASSWORD")
 """Endings of the names of variables that an agent's process does not inherit."""
 
+GUARDED = """\
+exec 3<&0 </dev/null
+((read -r _ <&3; kill -KILL 0) >/dev/null 2>&1 &)
+exec 3<&-
+exec "$@"
+"""
+"""A shell script that runs its arguments as itself and, on the side, kills its process group once
+the pipe at its standard input is closed: no program outlives a trainer that was killed.
+"""
+
 
 class AgentFailed(LudusError, RuntimeError):
     """The agent's program or function failed."""
@@ -125,11 +135,15 @@ class AgentCommand:
             gateway = _variables(task, task.base_url, task.anthropic_url)
             files = {"LUDUS_TASK": str(task_file), "LUDUS_ANSWER": str(answer_file)}
             # Our own pipes: with asyncio's, a program would not end before its last child ends.
-            async with _piped() as (output, output_end), _piped() as (errors, errors_end):
+            async with (
+                _piped() as (output, output_end),
+                _piped() as (errors, errors_end),
+                _lifeline() as lifeline,
+            ):
                 process = await asyncio.create_subprocess_exec(
-                    *shlex.split(self.command),
+                    *("sh", "-c", GUARDED, "sh", *shlex.split(self.command)),
                     env=inherited | gateway | files | self.variables,
-                    stdin=asyncio.subprocess.DEVNULL,
+                    stdin=lifeline,
                     stdout=output_end,
                     stderr=errors_end,
                     start_new_session=True,
@@ -166,6 +180,17 @@ async def _piped() -> AsyncGenerator[tuple[bytearray, int]]:
         await asyncio.wait([reading], timeout=KILL_AFTER_S)
         await end_task(reading)
         transport.close()
+
+
+@asynccontextmanager
+async def _lifeline() -> AsyncGenerator[int]:
+    """Open a pipe to which nothing is written; yields the end that reads, for `GUARDED`."""
+    reading_end, writing_end = os.pipe()
+    try:
+        yield reading_end
+    finally:
+        os.close(reading_end)
+        os.close(writing_end)
 
 
 async def _drain(stream: asyncio.StreamReader, output: bytearray) -> None:

@@ -69,6 +69,9 @@ def column(name: str) -> Column:
 
 CURATED = (
     ("Reward", ("reward/mean", "eval/mean")),
+    ("Loss on data", ("loss", "held_out/loss")),
+    ("Agreement with preferences", ("preference/accuracy", "held_out/accuracy")),
+    ("Margin of preferences", ("preference/margin",)),
     ("Entropy of actions, nats", ("kind/act_entropy",)),
     ("Length, tokens", ("episode/tokens",)),
     ("Groups that teach nothing", ("group/equal", "group/identical")),

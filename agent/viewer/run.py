@@ -20,6 +20,7 @@ import msgspec
 
 from ludus.findings import FILE as FINDINGS, RunFinding
 from ludus.messages import ImagePart
+from ludus.metrics import planned_steps
 
 from ..episodes import INDEX, restored
 from ..trajectory import Episode
@@ -163,7 +164,7 @@ class RunReader:
     @property
     def steps(self) -> int:
         """The planned steps; 0 where not known."""
-        planned = self.settings.get("steps", 0)
+        planned = planned_steps(self.path) or self.settings.get("steps", 0)
         return planned if isinstance(planned, int) else 0
 
     def data(self, name: str) -> Any:

@@ -136,9 +136,10 @@ class _Grading:
                         self._serving(solver, our_end.detach()) as serving,
                     ):
                         ended = await test_runner.over(serving, _TEST_SIDE_EXTRA_S)
+                if not (ended and os.fstat(report.fileno()).st_size):
+                    return None
                 # Tests that never end are not tried again: they would not end in a new process.
-                late = ExecutionStatus.TIMEOUT
-                return _read_report(report.fileno(), await serving, late) if ended else None
+                return _read_report(report.fileno(), await serving, ExecutionStatus.TIMEOUT)
         except SlotLost:
             return None
 
@@ -150,6 +151,7 @@ class _Grading:
 
         Raises:
             SlotLost: the sandbox failed.
+            UnusableTests: the tests cannot be read in this time.
         """
         limits = self._limits
         patient = Limits(
@@ -168,6 +170,8 @@ class _Grading:
                 proved = await tester.run(request, patient, peers=lines)
             if proved.status is ExecutionStatus.INFRA_ERROR:
                 raise SlotLost(proved.detail)
+            if proved.status is ExecutionStatus.TIMEOUT and not os.fstat(report.fileno()).st_size:
+                raise UnusableTests("the tests cannot be read within the limits of the grading")
             ended_reason = f"{proved.status} {proved.detail}".strip()
             return _read_report(report.fileno(), await serving, ended_reason)
 

@@ -1,7 +1,7 @@
 """Test runners are processes that run the tests of many gradings in sequence.
 
 A grading needs two processes, and starting them is most of its cost. Where the tests leave no trace
-in their process (decided by their syntax, in `guest.testing.scopes`), the process need not be
+in their process (decided by their syntax, in `guest.testing.interface`), the process need not be
 new. Everything else about a grading is the same.
 """
 

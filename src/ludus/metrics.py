@@ -158,6 +158,22 @@ def read_metrics(path: Path) -> list[dict[str, float]]:
     return read_lines(path, dict[str, Any])
 
 
+PLAN = "plan.json"
+"""File of a run whose `config.toml` does not tell its last step."""
+
+
+def write_plan(folder: Path, steps: int) -> None:
+    """Write how many steps a run has: those of passes over data, or those until it had learned."""
+    replace_file(folder / PLAN, msgspec.json.encode({"steps": steps}))
+
+
+def planned_steps(folder: Path) -> int | None:
+    """Return how many steps a run has by its `plan.json`; None where that cannot be read."""
+    with suppress(OSError, msgspec.DecodeError):
+        return msgspec.json.decode((folder / PLAN).read_bytes(), type=dict[str, int]).get("steps")
+    return None
+
+
 class Stopwatch:
     """Wall time by name.
 

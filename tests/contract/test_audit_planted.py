@@ -57,7 +57,7 @@ from ludus.messages import Message, ToolCall, as_action, assistant
 FOLDER = Path(__file__).parent / "audited"
 WITH_SOUND = (
     *("puzzles", "services", "transcripts", "slips", "desks", "errands", "letters", "rounds"),
-    *("replies", "margins", "stalls"),
+    *("replies", "margins", "stalls", "ledgers"),
 )
 """Sets with sound environments beside the planted ones."""
 NEVER = 1e12
@@ -92,7 +92,7 @@ def audited() -> Iterator[dict[str, list[str]]]:
         *[("planted", 2), ("fresh", 2), ("later", 1)],
         *[("puzzles", 2), ("services", 2), ("parlour", 1), ("transcripts", 1)],
         *[("slips", 1), ("desks", 0), ("errands", 0), ("letters", 0), ("rounds", 0)],
-        *[("replies", 0), ("margins", 0), ("stalls", 0)],
+        *[("replies", 0), ("margins", 0), ("stalls", 0), ("ledgers", 0)],
     ],
 )
 def test_planted_exploits_are_found(audited: dict[str, list[str]], kind: str, most: int) -> None:
@@ -1012,6 +1012,12 @@ def test_a_wildcard_stands_for_texts_alone_and_what_is_beside_an_answer_counts()
         ("replies/a-mark-is-cleared-for-its-price", "climbs: sorting"),
         ("replies/a-menu-changes-once-it-is-approved", "take, late put 0"),
         ("replies/small-sums-go-free", "plan: send 0 in parts, no deed between"),
+        ("ledgers/undone-stage-is-sailed", "undone by undo"),
+        ("ledgers/retracted-offers-are-forgotten", "tried offer sum, retract"),
+        ("ledgers/seal-outlives-loading", "early weigh, every load 0"),
+        ("ledgers/roster-of-any-draft", "in turn"),
+        ("ledgers/bill-in-several-spellings", "forged respelt"),
+        ("ledgers/range-from-high-to-low", "forged extreme"),
     ],
 )
 def test_a_slip_behind_right_deeds_breaks_a_law(

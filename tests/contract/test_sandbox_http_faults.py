@@ -403,6 +403,9 @@ async def test_an_address_where_nothing_is_says_so_when_it_is_opened() -> None:
         await open_sandbox("remote:http://127.0.0.1:9")
     with pytest.raises(ConfigError, match="looks like http://"):
         await open_sandbox("remote:ftp://x")
+    for several in ("http://a:1,http://b:1", "dns+http://a:1", "file:/servers"):
+        with pytest.raises(ConfigError, match="names several servers, and a sandbox has one"):
+            await open_sandbox(f"remote:{several}")
 
 
 async def test_a_server_that_is_none_of_ours_says_so_when_it_is_opened() -> None:

@@ -18,6 +18,7 @@ from typing import Any, Generic, TypeVar
 
 from ludus.agent import ChatFormat
 from ludus.errors import ConfigError, SaveFailed
+from ludus.metrics import write_plan
 
 from ..findings.history import rows_of
 from ..learning.learner import Learner
@@ -46,7 +47,8 @@ from .examples import ExampleSet, ExampleT, refuse_changed_data
 
 logger = logging.getLogger(__name__)
 
-Progress = Callable[[int, dict[str, float]], None]
+Progress = Callable[[int, int, dict[str, float]], None]
+"""Called with the number of an update, that of all updates, and the metrics."""
 SettingsT = TypeVar("SettingsT", bound=SupervisedConfig)
 
 
@@ -194,6 +196,7 @@ class SupervisedRun(ABC, Generic[SettingsT, ExampleT]):
         if examples is not None:
             refuse_changed_data(folder.path, examples.digest, config.run)
             self.steps = examples.steps(config.batch_size, epochs=config.epochs, steps=config.steps)
+        write_plan(folder.path, self.steps)
         self.failed_saves = 0
         """Number of checkpoints in a row that could not be written."""
 
@@ -256,12 +259,13 @@ class SupervisedRun(ABC, Generic[SettingsT, ExampleT]):
             while self.step < self.steps and not self.learned and not self.spent:
                 metrics = await shielded(self.update())
                 if progress is not None:
-                    progress(self.step, metrics)
+                    progress(self.step, self.steps, metrics)
                 if every and self.step % every == 0:
                     self.try_save()
         finally:
             if self.step > first_step:  # Ctrl-C and failures leave the last whole step
                 self.save()
+        write_plan(self.folder.path, self.step)  # also where it had learned, or spent its tokens
         return newest_checkpoint(self.folder.checkpoints)
 
     def try_save(self) -> None:

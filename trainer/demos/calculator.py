@@ -85,7 +85,7 @@ async def run_demo(config: DemoConfig, console: Console | None = None) -> DemoRe
         "[bold]1[/bold]  a policy from random weights learns from a demonstrator who "
         f"{FAULT_IN_WORDS}"
     )
-    with sft_progress(config.warm_start_steps, out) as progress:
+    with sft_progress(out) as progress:
         warm = await run_sft(_sft(config, model), progress=progress)
     async with served(f"{ENV}?{TASKS}", folder / "server.log") as url:
         out.print(f"[bold]2[/bold]  GRPO against {ENV}?{TASKS}, served by another process at {url}")

@@ -149,7 +149,7 @@ async def run_real_demo(config: RealDemoConfig, console: Console | None = None) 
         out.print(
             f"   warm start: {task.warm_start_steps} steps; the demonstrator {FAULT_IN_WORDS}"
         )
-        with sft_progress(task.warm_start_steps, out) as progress:
+        with sft_progress(out) as progress:
             model = str(await run_sft(warm_start_of(config, model), progress=progress))
     out.print(f"[bold]2[/bold]  {RECIPE} on {escape(task.env)}, from rewards alone")
     with ProgressWatcher(task.steps, out) as watcher:

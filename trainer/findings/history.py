@@ -14,7 +14,7 @@ import msgspec
 
 from ludus.config import as_table, read_toml
 from ludus.errors import ConfigError
-from ludus.metrics import read_lines, read_metrics
+from ludus.metrics import planned_steps, read_lines, read_metrics
 
 from ..config import TrainConfig
 
@@ -57,6 +57,8 @@ class RunHistory:
         self.recipe = dict(recipe or {})
         self.rows: list[Mapping[str, float]] = []
         """The rows of steps, in order."""
+        self.updates: list[Mapping[str, float]] = []
+        """The rows of updates on data, which play nothing, in order."""
         self.held_out: list[Mapping[str, float]] = []
         """The rows of evaluations, in order."""
         self.failures: list[LostEpisodes] = []
@@ -82,6 +84,8 @@ class RunHistory:
         }
         if "eval/episodes" in known:
             self.held_out.append(known)
+        if "loss" in known:
+            self.updates.append(known)
         if "episode/count" not in known:
             return False
         self.rows.append(known)
@@ -90,7 +94,13 @@ class RunHistory:
     @property
     def step(self) -> int:
         """The newest step; 0 before the first."""
-        return int(self.rows[-1]["step"]) if self.rows else 0
+        rows = self.rows or self.updates
+        return int(rows[-1]["step"]) if rows else 0
+
+    @property
+    def steps(self) -> int:
+        """The number of steps that the run shall have."""
+        return planned_steps(Path(self.folder)) or int(self.setting("steps"))
 
     # --- settings ---------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ludus.findings import RunFinding, gravest_first
 
@@ -29,6 +29,8 @@ def summary_of(diagnosis: Diagnosis) -> list[str]:
     """Return how a run stands, in three lines at most: its state with the reward, and the gravest
     findings with what to do.
     """
+    if not diagnosis.history.rows and diagnosis.history.updates:
+        return [f"trained on data: {losses_of(diagnosis.history.updates)}"]
     findings = diagnosis.standing()
     level = diagnosis.history.level(3)
     held_out = [row["eval/mean"] for row in diagnosis.history.held_out if "eval/mean" in row]
@@ -41,6 +43,25 @@ def summary_of(diagnosis: Diagnosis) -> list[str]:
     for finding in grave[: MOST - 1]:
         lines.append(line_of(finding, findings))
     return lines
+
+
+LOSSES = {"loss": "loss", "held_out/loss": "held-out loss", "held_out/accuracy": "agreement"}
+"""Columns of a run on data, and how its summary calls them."""
+
+
+def losses_of(rows: Sequence[Mapping[str, float]]) -> str:
+    """Return the first and the last value of each loss of a run on data.
+
+    >>> losses_of([{"loss": 2.0}, {"loss": 1.5, "held_out/loss": 1.75}])
+    'loss 2.000 -> 1.500, held-out loss 1.750'
+    """
+    parts = list[str]()
+    for name, title in LOSSES.items():
+        values = [row[name] for row in rows if name in row]
+        ends = values if len(values) < 2 else [values[0], values[-1]]
+        if ends:
+            parts.append(f"{title} {' -> '.join(f'{value:.3f}' for value in ends)}")
+    return ", ".join(parts)
 
 
 def line_of(finding: RunFinding, findings: Sequence[RunFinding] = ()) -> str:
@@ -56,7 +77,8 @@ def explained(diagnosis: Diagnosis, events: Sequence[RunFinding] = ()) -> list[s
     the columns that show it, what follows from it, and what to do.
     """
     history, findings = diagnosis.history, diagnosis.standing()
-    lines = [*summary_of(diagnosis)[:1], f"step {history.step} of {history.setting('steps')}"]
+    of = f" of {history.steps}" if history.steps else ""
+    lines = [*summary_of(diagnosis)[:1], f"step {history.step}{of}"]
     sources = {rule.name: rule.source for rule in RULES}
     for finding in roots_of(findings):
         closed = "" if finding.status == "open" else f", until step {finding.step}"

@@ -2,6 +2,7 @@
 
 config.toml       the settings, complete
 recipe.json       the recipe, complete
+plan.json         how many steps a run on data has
 metrics.jsonl     one line for each step
 rollouts.jsonl    the fate of each rollout; see `../stream/accounts.py`
 findings.jsonl    what its numbers say; see `ludus.findings`

@@ -217,12 +217,12 @@ def numbers_line(metrics: Mapping[str, float]) -> str:
 
 @contextmanager
 def sft_progress(
-    steps: int, console: Console | None = None, *, title: str = "supervised"
-) -> Generator[Callable[[int, dict[str, float]], None]]:
-    """Show a progress bar for supervised training; yields the function to call after each update.
+    console: Console | None = None, *, title: str = "supervised"
+) -> Generator[Callable[[int, int, dict[str, float]], None]]:
+    """Show a progress bar for supervised training; yields the function to call after each update
+    with its number, that of all updates, and its metrics.
 
     Args:
-        steps: number of updates; 0 where only the data tell.
         console: the console to draw on.
         title: what the bar is called.
     """
@@ -235,16 +235,24 @@ def sft_progress(
         TimeElapsedColumn(),
     )
     with Progress(*columns, console=out, disable=not out.is_terminal) as bar:
-        task = bar.add_task(title, total=steps or None, numbers="")
-        every = max(1, steps // 5) if steps else 20
+        task = bar.add_task(title, total=None, numbers="")
 
-        def progress(step: int, metrics: dict[str, float]) -> None:
-            line = (
-                f"loss {metrics['loss']:.3f}  "
-                f"{metrics['tokens'] / metrics['time/step_s']:,.0f} tok/s"
-            )
-            bar.update(task, completed=step, numbers=line)
-            if not out.is_terminal and step % every == 0:
-                out.print(f"{title} {step}{f'/{steps}' if steps else ''}  {line}")
+        def progress(step: int, steps: int, metrics: dict[str, float]) -> None:
+            line = losses_line(metrics)
+            bar.update(task, completed=step, total=steps, numbers=line)
+            if not out.is_terminal and (step == steps or step % max(1, steps // 5) == 0):
+                out.print(f"{title} {step}/{steps}  {line}")
 
         yield progress
+
+
+def losses_line(metrics: Mapping[str, float]) -> str:
+    """Return the losses and the speed of a supervised update as a single line.
+
+    >>> losses_line({"loss": 0.5, "held_out/loss": 0.75, "tokens": 30.0, "time/step_s": 0.5})
+    'loss 0.500  held-out loss 0.750  60 tok/s'
+    """
+    names = {"held_out/loss": "held-out loss", "held_out/accuracy": "held-out agreement"}
+    parts = [f"{title} {metrics[name]:.3f}" for name, title in names.items() if name in metrics]
+    speed = metrics["tokens"] / metrics["time/step_s"]
+    return "  ".join([f"loss {metrics['loss']:.3f}", *parts, f"{speed:,.0f} tok/s"])

@@ -45,7 +45,7 @@ PAGES.overview = {title: 'Overview', async draw(page, alive) {
     const marks = told.findings.filter(one => one.severity !== 'info').map(one => ({step: one.since, severity: one.severity}));
     const grid = el('div', {class: 'charts'});
     put(page, BOOT.title ? el('h2', {}, BOOT.title) : el('h2', {}, told.run.run), BOOT.lead ? el('p', {}, BOOT.lead) : null, factsOf(told), findings(told), judges(told.judges), cluster(told.cluster),
-      told.charts.length ? el('h2', {}, 'Charts') : el('p', {}, told.run.step ? 'No step has a reward.' : 'No step was finished.'), grid, examples(told));
+      told.charts.length ? el('h2', {}, 'Charts') : el('p', {}, told.run.step ? 'No step has a reward or a loss.' : 'No step was finished.'), grid, examples(told));
     for (const node of page.querySelectorAll('details[data-keep]')) if (open.has(node.dataset.keep)) node.open = true;
     for (const one of told.charts) {
       const card = el('section', {class: 'card'});

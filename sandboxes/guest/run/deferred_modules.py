@@ -11,7 +11,10 @@ import sys
 from importlib.machinery import ModuleSpec
 from types import CodeType, ModuleType
 
-_NAMES = ("interface", "origins", "syntax", "rewriting", "idioms", "surroundings", "derived_values")
+_NAMES = (
+    "interface", "origins", "syntax", "rewriting", "idioms", "idiom_words", "surroundings",
+    "derived_values",
+)  # fmt: skip
 _PACKAGE = f"{__name__.rsplit('.', 2)[0]}.testing"
 _CODE: dict[str, CodeType] = {}
 

@@ -15,7 +15,7 @@ from numbers import Number
 from typing import Any
 
 from . import values
-from .derived import MODULE, OF_FLAGS, TEXTS, Standing, is_changed
+from .derived import MODULE, OF_FLAGS, TEXTS, Standing
 from .operations import BINARY
 from .plain_attributes import PLAIN_METHODS
 from .proxies import Handle, ask, held, scales, state_of, still, text_of
@@ -37,14 +37,9 @@ class Derived(Standing):
     def __getattr__(self, name: str) -> object:
         if name.startswith(("__", "ludus_")) or hasattr(type(self), name):
             raise AttributeError(name)  # also for what a path has yet to calculate and keep
-        if not isinstance(self, _MUTABLE):
-            return getattr(self.ludus_handle_, name)
-        if is_changed(self):
-            raise state_of(self.ludus_handle_).line.fail(
-                "the tests change data that belongs to an object of the solution"
-            )
         value = getattr(self.ludus_handle_, name)
-        return _refreshing(self, value) if callable(value) else value
+        changes = isinstance(self, _MUTABLE) and callable(value)
+        return _refreshing(self, value) if changes else value
 
     def __setattr__(self, name: str, value: object) -> None:
         if "ludus_handle_" in vars(self) and not hasattr(type(self), name):
@@ -64,7 +59,11 @@ def build(parts: list[object]) -> object:
     handle, names, plain = parts
     if not isinstance(handle, Handle) or type(names) is not str or values.is_member(plain):
         return plain
-    if (existing := _existing_value(handle, plain)) is not None:
+    if (existing := _MADE.get(state_of(handle).token)) is not None:
+        # A value that can change gets the present content. Any other is what it was: the first
+        # answer counts.
+        if isinstance(plain, _MUTABLE) and (content := values.parts_of(plain)):
+            values.replace(existing, content[1])
         return existing
     base = type(plain)
     answered = {"__call__", "__missing__", *TEXTS, *_OPERATORS, *(OF_FLAGS if base is int else ())}
@@ -77,23 +76,8 @@ def build(parts: list[object]) -> object:
         )
     kind = _KINDS[base, defined]
     derived: Derived = values.made_again(kind, plain)
-    vars(derived).update(ludus_handle_=handle, ludus_content_=values.content(plain))
+    vars(derived)["ludus_handle_"] = handle
     return _MADE.setdefault(state_of(handle).token, derived)
-
-
-def _existing_value(handle: Handle, plain: object) -> Derived | None:
-    """Return the value that already stands for the object; else None. A value that can change gets
-    the present content. Any other is what it was: the first answer counts.
-    """
-    existing = _MADE.get(state_of(handle).token)
-    if existing is None:
-        return None
-    if isinstance(plain, _MUTABLE):
-        parts = values.parts_of(plain)
-        if parts:
-            values.replace(existing, parts[1])
-        vars(existing)["ludus_content_"] = values.content(plain)
-    return existing
 
 
 def _method(base: type, name: str) -> Callable[..., object]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import builtins
 import importlib
-import re
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -14,33 +13,15 @@ from typing import Any
 
 from ..run import one_core
 from . import peer, scopes, value_wire
-from .idiom_words import HELPERS, WORDS
+from .grading_job import BrokenTests, GradingJob, without_solution
 from .proxies import Handle, state_of
-from .scopes import ALIASES, BUILTINS, MODULE_NAMES
-from .solution_line import BrokenTests, GradingJob, TestsLine, without_solution
-
-__all__ = ["PLAIN", "BrokenTests", "GradingJob", "TestHarness", "all_names", "describe", "plain"]
+from .scopes import ALIASES, BUILTINS
+from .solution_line import TestsLine
 
 PLAIN = "_ludus_plain"
 """The name under which generated tests find `plain`; no solution would use such a name."""
 
 DETAIL_LETTERS = 300
-
-_EXAMINED = re.compile(
-    r"class |with |match |except |async def |\]\s*[-+*/%@&|^]*=(?!=)|\bdel\b|\bis (?:not )?\w+\("
-    r"|\babs\(|(?m:\breturn\s*$)|\bif\b.*\bNone\b"
-)
-"""What shows that the tests may use the solution in ways that cannot be judged: statements, an
-assignment to an item or a deletion, and an `is` with what a call gives."""
-
-_UNCALLED = re.compile(r"def test|def check(?!(?s:.*)\ncheck\()")
-"""A function that nobody may call, so that any solution would pass."""
-
-_IS = re.compile(r"\bis\s+(?!not\b|None\b|True\b|False\b)|\bis\s+not\s+(?!None\b|True\b|False\b)")
-"""An `is` with what may be a class."""
-
-_TAKEN = re.compile(r"(?m)^from [\w.]+ import (\([^)]*\)|.*)")
-"""The names that a reference solution takes from modules."""
 
 
 class TestBuiltins(dict[str, object]):
@@ -65,14 +46,11 @@ class TestHarness(TestsLine):
     def __init__(self, descriptor: int) -> None:
         super().__init__(descriptor)
         self._builtins = TestBuiltins(self.look_up)
-        self.names = {"__name__": "tests", PLAIN: plain}
+        self.names = {"__name__": "tests", PLAIN: plain, "__builtins__": self._builtins}
         self._bound: set[str] = set(BUILTINS)
         """Names that are never the solution's: what the tests bind at module level, and the
         built-in names but for the entry point.
         """
-        self._loaded: frozenset[str] = frozenset()
-        self._given: frozenset[str] = frozenset()
-        """The global names that the tests load, and those that they bind."""
         self._of_solution: dict[str, object] = {}
         """Functions, classes and modules of the solution by name, taken once."""
         self._data: dict[str, tuple[int, object]] = {}
@@ -83,122 +61,95 @@ class TestHarness(TestsLine):
         self._absent: dict[str, str] = {}
         """Trusted functions and modules that could not be imported -> the missing module."""
         self._cases: set[object] = set()
+        self._shared: frozenset[tuple[str, str]] = frozenset()
+        """What the tests need to be the same in both processes."""
 
     # --- preparing --------------------------------------------------------------
 
-    def begin(self, job: GradingJob, words: set[str]) -> None:
-        """Take a job, and prepare what the tests want to be the same on both sides.
-
-        Args:
-            job: the tests and how to run them.
-            words: the names and attributes that the tests use.
+    def begin(self, job: GradingJob) -> None:
+        """Take a job, and read the tests.
 
         Raises:
             BrokenTests: the tests cannot be judged here.
         """
         self._job = job
         self._bound.discard(job.entry_point)
-        sys.modules.pop(job.module, None)
-        if job.module in words:
-            sys.modules[job.module] = SolutionModule(job.module, self)
-        # The tests run on the core of the solution's process. If that process is gone, the first
-        # request reports it.
-        with suppress(peer.Gone):
-            one_core.join(self.line.hear_core())
+        sys.modules[job.module] = SolutionModule(job.module, self)
         with without_solution():
-            importing = [source for source in job.tests if "import" in source]
-            if lacking := scopes.missing_modules(importing, own={job.module}):
-                raise BrokenTests(scopes.not_installed(lacking))
-            self._loaded, self._given = scopes.global_names(tuple(job.tests))
-            # A name that is bound and never read, such as METADATA, is no class.
-            classes = words - BUILTINS - (self._given - self._loaded)
-            taken = words if job.module in words else self._loaded - self._given
-            if (
-                not any(word[:1].isupper() for word in classes)
-                and words.isdisjoint(WORDS)
-                and taken.isdisjoint(HELPERS)
-                and not any(map(_EXAMINED.search, job.tests))
-            ):
-                return
             from .idioms import examine
+            from .interface import interface_of
 
-            problem, shared = examine(self.interface)
+            self.interface = interface_of(job)
+            if lacking := self.interface.missing_modules():
+                raise BrokenTests(scopes.not_installed(lacking))
+            problem, self._shared = examine(self.interface)
         if problem:
             raise BrokenTests(f"the tests cannot be judged: they {problem}")
-        if shared:
-            from .surroundings import Surroundings
 
-            with suppress(peer.Gone):  # the next request of the tests reports this
-                self._surroundings = Surroundings(self.ask, shared)
+    def meet(self) -> None:
+        """Prepare what the tests want to be the same on both sides. If the solution's process is
+        gone, the next request reports it.
+        """
+        with suppress(peer.Gone):
+            one_core.join(self.line.hear_core())  # The tests run on the core of that process.
+            if self._shared:
+                from .surroundings import Surroundings
 
-    def prepare(self, tests: list[CodeType], job: GradingJob) -> list[CodeType]:
-        """Fetch the names that the tests use from the solution; return the tests, ready to run.
+                self._surroundings = Surroundings(self.ask, self._shared)
+
+    def prepare(self, job: GradingJob) -> list[CodeType]:
+        """Read the tests, and import what they take from libraries; return them, ready to run.
 
         Raises:
             BrokenTests: the prelude cannot be run, or the tests cannot be judged.
         """
-        words = all_names(tests)
         if job.prelude:
-            names = {**self.names}
+            names = self.names | {"__builtins__": builtins}
             try:
                 exec(compile(job.prelude, "prelude", "exec", dont_inherit=True), names)
             except BaseException as error:
                 raise BrokenTests(f"the prelude does not run: {describe(error)}") from error
-            self.names.update(names)
-        self.names["__builtins__"] = self._builtins
-        self.begin(job, words)
-        sources, entry_point = job.tests, job.entry_point
-        if any(map(_UNCALLED.search, sources)):
-            with without_solution():
-                from .idioms import uncalled
+            self.names = names | {"__builtins__": self._builtins}
+        self.begin(job)
+        from . import idioms, rewriting
 
-                if problem := uncalled(self.interface):
-                    raise BrokenTests(problem)
-        bound = self._given - (self.interface.imported if job.module in words else set())
-        self._bound |= bound
+        interface, entry_point = self.interface, job.entry_point
+        if problem := idioms.uncalled(interface):
+            raise BrokenTests(problem)
+        self._bound |= interface.binds - interface.imported
         if entry_point in self._bound or entry_point in self.names:
             raise BrokenTests(f"the tests define {entry_point!r} themselves, the entry point")
-        if rebound := scopes.loaded_before_bound(sources, bound):
-            raise BrokenTests(f"the tests bind {rebound!r} again, a name of the solution")
-        wanted = self._loaded - self._bound - set(self.names)
-        if not wanted and job.module not in words:
+        if interface.rebound:
+            raise BrokenTests(f"the tests bind {interface.rebound!r} again, a name of the solution")
+        wanted = self._wanted()
+        if not wanted and not interface.imports_solution:
             raise BrokenTests(
                 "the tests use no name of the solution; if it is called like a built-in function, "
                 "name it as the entry_point"
             )
-        taken = " ".join(_TAKEN.findall(job.reference))
-        if suspects := wanted & {*HELPERS, *MODULE_NAMES, *re.findall(r"\w+", taken)}:
-            modules = dict.fromkeys(suspects & self.interface.libraries, "")
-            for name, module in (modules | self.interface.standard).items():
-                self.import_name(name, module)
+        modules = dict.fromkeys(wanted & interface.libraries, "")
+        for name, module in (modules | interface.standard).items():
+            self.import_name(name, module)
         if self._absent:
             raise BrokenTests(scopes.not_installed(sorted(set(self._absent.values()))))
+        with without_solution():
+            self.names.update(rewriting.MARKS)
+            return rewriting.compiled(job)
+
+    def fetch(self) -> None:
+        """Fetch the names that the tests use from the solution."""
+        self.meet()
+        entry_point = self._job.entry_point
         try:
-            self.resolve(sorted({*wanted, entry_point} - set(self.names) - {""}))
+            self.resolve(sorted((self._wanted() | {entry_point}) - self.names.keys() - {""}))
         except BaseException as error:
             self._failure = f"the solution does not load: {describe(error)}"
         else:
             if entry_point and entry_point not in self._of_solution:
                 self._failure = f"the solution does not define {entry_point!r}, the entry point"
-        objects = any(
-            isinstance(item, Handle) and state_of(item).kind == "class"
-            for item in self.handles.values()
-        )
-        return self._marked(tests) if objects or any(map(_IS.search, sources)) else tests
 
-    def _marked(self, tests: list[CodeType]) -> list[CodeType]:
-        """Compile the tests again with marks where objects or classes under test are meant."""
-        from . import rewriting
-
-        with without_solution():
-            self.names.update(rewriting.MARKS)
-            try:
-                trees = [rewriting.rewritten(text, self.interface) for text in self._job.tests]
-                return [compile(tree, "tests", "exec", dont_inherit=True) for tree in trees]
-            except Exception:
-                # Whether the tests are marked depends on the solution, so a failure to mark them
-                # may excuse none. Without marks, proxies refuse every use.
-                return tests
+    def _wanted(self) -> set[str]:
+        return self.interface.loaded - self._bound - self.names.keys()
 
     def import_name(self, name: str, module: str = "") -> None:
         """Bind a name to what `module` has under that name, or to the module of that name."""
@@ -257,7 +208,6 @@ class TestHarness(TestsLine):
         elif category == "exception" and len(detail) == 3:
             self._of_solution[name] = self.error_class(name, detail)
         elif category in ("class", "function"):
-            # The interface is read for classes alone, since reading it takes a third of a grading.
             known = category == "class" and name in self.interface.classes
             if category == "class" and not (known or name[:1].isupper()):
                 category = "misplaced"
@@ -374,14 +324,6 @@ class SolutionModule(ModuleType):
             return harness.of_solution(name)
         except KeyError:
             raise AttributeError(f"the solution has no {name!r}") from None
-
-
-def all_names(codes: list[CodeType]) -> set[str]:
-    """Return every name, attribute and argument that the tests may look up."""
-    names: set[str] = set()
-    for code in scopes.nested(codes):
-        names.update(code.co_names, code.co_varnames[: code.co_argcount])
-    return names
 
 
 def describe(error: BaseException) -> str:

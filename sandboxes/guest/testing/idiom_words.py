@@ -1,11 +1,6 @@
-"""Idioms of tests that look at the solution's process, by the words that show them; see `idioms`.
-
-Only tests that use such a word are examined more closely, which saves time for all others.
-"""
+"""Idioms of tests that look at the solution's process, by the words that show them (`idioms`)."""
 
 from __future__ import annotations
-
-from .plain_attributes import CHANGING_METHODS
 
 FILES = "share files with the solution, which has a file system of its own"
 _BY_REASON = {
@@ -97,21 +92,8 @@ HELPERS = JUDGES | _by_name({
 that does not define it.
 """
 
-_EXAMINED = """
-    redirect_stdout redirect_stderr capsys capfd capsysbinary stdout stderr stdin input print seed
-    setstate patch monkeypatch random time builtins Path pathlib dataclasses pd DataFrame Series
-    Mock MagicMock AsyncMock exception value issubclass
-    skip skipTest SkipTest xfail skipif skipIf skipUnless hasattr callable
-"""
 OF_THE_TESTS = (
     *("StringIO", "BytesIO", "Random", "default_rng", "RandomState", "getLogger", "Lock"),
     "approx",
 )
 """What makes objects with a state that the solution would need, or that are equal to others."""
-
-WORDS = CHANGING_METHODS.union(
-    _EXAMINED.split(),
-    OF_THE_TESTS,
-    {word.strip(".").rpartition(".")[2] for word in REFUSED} - {"replace"},
-)
-"""The words of tests that are examined. `dataclasses` shows its own `replace`."""

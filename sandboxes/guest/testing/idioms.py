@@ -8,14 +8,14 @@ for anything.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 from functools import lru_cache, partial
 from itertools import product
 
 from .idiom_words import FILES, OF_THE_TESTS, REFUSED
 from .interface import Interface
-from .plain_attributes import CHANGING_METHODS, PLAIN_ATTRIBUTES
-from .syntax import last_name, parts_of, variable_of
+from .plain_attributes import PLAIN_ATTRIBUTES
+from .syntax import last_name, parts_of
 
 _OF_PATHS = frozenset(
     """
@@ -24,8 +24,6 @@ _OF_PATHS = frozenset(
     """.split()  # noqa: SIM905
 )
 _OF_MOCKS = ("called", "call_count", "call_args", "return_value", "side_effect", "mock_calls")
-_CHAINED = CHANGING_METHODS - {"pop", "popleft", "popitem", "setdefault"}
-"""Methods that give nothing of plain data: what an object gives by one is the object itself."""
 _CAPTURING = frozenset(
     ("redirect_stdout", "redirect_stderr", "capsys", "capfd", "capsysbinary", "stdout", "stderr")
 )
@@ -46,7 +44,7 @@ SHARED = frozenset(
 """What else of a module may be the same in both processes, where the tests set or capture it."""
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=256)
 def examine(interface: Interface) -> tuple[str, frozenset[tuple[str, str]]]:
     """Return the first idiom that cannot be judged, or "", and what the tests need to be the same
     in the solution's process: (module, name) of each.
@@ -57,17 +55,35 @@ def examine(interface: Interface) -> tuple[str, frozenset[tuple[str, str]]]:
             refused whatever the solution is.
     """
     reader = _Reader(interface)
-    nodes = interface.nodes
-    problem = next(filter(None, [reader.problem(node) for node in nodes]), "")
-    if not problem and (word := next(filter(None, map(partial(_evades, interface), nodes)), "")):
-        problem = (
-            f"pass without an assertion by what the solution gives ({word}): assert it instead"
-        )
-    if not problem and (name := _kept_argument(interface)):
-        problem = f"change or examine {name}, of which an object of the solution has a copy"
-    if not (problem or interface.has_reference):
-        problem = _doubtful(interface)
+    problem = next(filter(None, _problems(interface, reader)), "")
     return problem, frozenset(reader.shared)
+
+
+def _problems(interface: Interface, reader: _Reader) -> Iterator[str]:
+    """Yield why tests cannot be judged, and empty texts."""
+    yield from map(reader.problem, interface.nodes)
+    for word in filter(None, map(partial(_evades, interface), interface.of(ast.Call, ast.If))):
+        yield f"pass without an assertion by what the solution gives ({word}): assert it instead"
+    if interface.has_reference:
+        return
+    # Only some right solutions could be judged by these.
+    if names := ", ".join(sorted(interface.unsure)):
+        yield (
+            f"use {names}, which may be a library's or the solution's: import it from there, or "
+            "name the entry_point or a reference"
+        )
+    looked_up = interface.of(ast.Compare, ast.Call, ast.Dict, ast.Set, ast.Subscript)
+    if any(map(interface.compares, looked_up)):
+        yield "compare objects by the solution's own __eq__ or `<`"
+    if name := interface.identifies():
+        yield f"ask whether two results of {name} are the same, which may be data"
+    if name := ", ".join(sorted(interface.unclear)):
+        yield f"calculate with results of {name}, which may be values or objects"
+    if kind := _own_argument(interface):
+        yield f"pass a {kind} of their own to the solution"
+    for name in sorted(interface.names):
+        if name.endswith(("Error", "Exception", "Warning")) and interface.makes(name):
+            yield f"make exceptions of the solution's {name}"
 
 
 _SKIPS = ("skip", "skipTest", "SkipTest", "xfail", "skipif", "skipIf", "skipUnless")
@@ -82,117 +98,23 @@ def _evades(interface: Interface, node: ast.AST) -> str:
         case ast.Call(func=function, args=given) if (word := last_name(function)) in _SKIPS:
             return word if any(map(interface.flows, (*given, *interface.deciders(node)))) else ""
         case ast.If(test=test, body=body, orelse=[]) if interface.flows(test):
-            return "" if interface.in_helper(node) else _passing(test, body)
+            asserts = _asserts(interface.within(*body))
+            if interface.in_helper(node):
+                return ""
+            if isinstance(body[-1], ast.Return) and not body[-1].value and not asserts:
+                return "return"
+            parts = interface.within(test)
+            asked = {last_name(n.func) for n in parts if isinstance(n, ast.Call)}
+            is_none = any(isinstance(n, ast.Constant) and n.value is None for n in parts)
+            return "if" if (is_none or asked & _ASKS_PRESENCE) and asserts else ""
     return ""
 
 
-def _passing(test: ast.expr, body: Sequence[ast.stmt]) -> str:
-    """Return the word by which an `if` about the solution's values lets a test pass, or ""."""
-    if isinstance(body[-1], ast.Return) and not body[-1].value and not _asserts(body):
-        return "return"
-    parts = list(ast.walk(test))
-    asked = {last_name(n.func) for n in parts if isinstance(n, ast.Call)}
-    is_none = any(isinstance(n, ast.Constant) and n.value is None for n in parts)
-    return "if" if (is_none or asked & _ASKS_PRESENCE) and _asserts(body) else ""
-
-
-def _asserts(body: Iterable[ast.stmt]) -> bool:
-    """Return whether statements hold an assertion."""
-    nodes = [node for statement in body for node in ast.walk(statement)]
-    called = [last_name(node.func) for node in nodes if isinstance(node, ast.Call)]
-    stated = any(isinstance(node, ast.Assert) for node in nodes)
+def _asserts(body: Iterable[ast.AST]) -> bool:
+    """Return whether there is an assertion among some nodes."""
+    called = [last_name(node.func) for node in body if isinstance(node, ast.Call)]
+    stated = any(isinstance(node, ast.Assert) for node in body)
     return stated or any(name.startswith("assert") for name in called)
-
-
-def _doubtful(interface: Interface) -> str:
-    """Return why only some right solutions could be judged, or ""."""
-    if names := ", ".join(sorted(interface.unsure)):
-        return (
-            f"use {names}, which may be a library's or the solution's: import it from there, or "
-            "name the entry_point or a reference"
-        )
-    if name := _changed_global(interface):
-        return f"change the solution's {name}, which may be data"
-    if any(map(interface.compares, interface.nodes)):
-        return "compare objects by the solution's own __eq__ or `<`"
-    if name := interface.identifies():
-        return f"ask whether two results of {name} are the same, which may be data"
-    if name := ", ".join(sorted(interface.unclear)):
-        return f"calculate with results of {name}, which may be values or objects"
-    if kind := _own_argument(interface):
-        return f"pass a {kind} of their own to the solution"
-    for name in sorted(interface.names):
-        if name.endswith(("Error", "Exception", "Warning")) and interface.makes(name):
-            return f"make exceptions of the solution's {name}"
-    return ""
-
-
-def _changed(node: ast.AST) -> ast.expr | None:
-    """Return the expression whose value a node changes in place; None for other nodes."""
-    match node:
-        case ast.Subscript(value=value, ctx=ast.Store() | ast.Del()):
-            return value
-        case ast.Call(func=ast.Attribute(value=value, attr=name)) if name in CHANGING_METHODS:
-            return value
-    return None
-
-
-def _kept_argument(interface: Interface) -> str:
-    """Return a variable of the tests that an object under test may keep, and that the tests change,
-    or examine after the object has done more; else "". What the object keeps is a copy.
-    """
-    for nodes in interface.by_scope():
-        kept: dict[str, bool] = {}
-        """Variable -> whether the solution was called again since it got the value."""
-        for node in nodes:
-            key = variable_of(changed) if (changed := _changed(node)) else ""
-            match node:
-                case ast.Name(ctx=ast.Store()) | ast.Attribute(ctx=ast.Store()):
-                    kept.pop(variable_of(node), None)
-                case ast.Call(func=function) if interface.free(function) in interface.classes or (
-                    isinstance(function, ast.Attribute) and interface.is_object(function.value)
-                ):
-                    given = map(variable_of, [*node.args, *(part.value for part in node.keywords)])
-                    new = {name for name in given if any(map(_changes, interface.given(name)))}
-                    kept = dict.fromkeys(kept, True) | dict.fromkeys(new, False)
-                case ast.Compare(left=left, ops=operators, comparators=others):
-                    sides = [left, *others]
-                    same = isinstance(operators[0], (ast.Is, ast.IsNot))
-                    if same or not any(map(interface.loose_origin, sides)):
-                        names = map(variable_of, sides)
-                        key = next(
-                            (name for name in names if name in kept and (same or kept[name])), ""
-                        )
-            if key in kept:
-                return key
-    return ""
-
-
-def _changes(value: ast.expr) -> bool:
-    """Return whether an expression makes a value that can change."""
-    kinds = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
-    called = last_name(value.func) if isinstance(value, ast.Call) else ""
-    return isinstance(value, kinds) or called in ("list", "dict", "set", "deque", "bytearray")
-
-
-def _changed_global(interface: Interface) -> str:
-    """Return a name of the solution, or an attribute of one, whose value the tests change; else "".
-    If the value is data, the tests have a copy.
-    """
-    for node in interface.nodes:
-        if (changed := _changed(node)) is None:
-            continue
-        given = interface.given(changed.id) if isinstance(changed, ast.Name) else []
-        for place in (changed, *given):
-            if name := interface.free(place):
-                # A name in CapWords is a class, and a method of the class makes the change.
-                is_class = name[:1].isupper() and (len(name) == 1 or not name.isupper())
-                is_object = is_class or not interface.used_of(name) <= PLAIN_ATTRIBUTES
-                if isinstance(node, ast.Subscript) or not is_object:
-                    return name
-            if isinstance(place, ast.Attribute) and (name := interface.free(place.value)):
-                return f"{name}.{place.attr}"
-    return ""
 
 
 def _crosses(kind: ast.ClassDef) -> bool:
@@ -205,26 +127,27 @@ def _own_argument(interface: Interface) -> str:
     """Return a class or coroutine function of the tests of which they pass an object to the
     solution, or "".
     """
-    coroutines = {node.name for node in interface.nodes if isinstance(node, ast.AsyncFunctionDef)}
-    classes = [node for node in interface.nodes if isinstance(node, ast.ClassDef)]
+    coroutines = {node.name for node in interface.of(ast.AsyncFunctionDef)}
+    classes = interface.of(ast.ClassDef)
     own = coroutines | {node.name for node in classes if not _crosses(node)}
     itself = coroutines | {node.name for node in classes}
-    for node in interface.nodes:
-        if isinstance(node, ast.ClassDef) and any(map(interface.decorates, node.decorator_list)):
-            return node.name
-        if isinstance(node, ast.Call) and (
-            interface.free(node.func)
-            or (isinstance(node.func, ast.Attribute) and interface.is_object(node.func.value))
+    arguments: list[ast.expr] = []
+    for kind in classes:
+        if any(map(interface.decorates, kind.decorator_list)):
+            return kind.name
+    for node in interface.of(ast.Call):
+        if interface.free(node.func) or (
+            isinstance(node.func, ast.Attribute) and interface.is_object(node.func.value)
         ):
-            for argument in [*node.args, *(keyword.value for keyword in node.keywords)]:
-                if isinstance(argument, ast.Name) and argument.id in itself:
-                    return argument.id
-                for part in interface.reached(argument, parts_of):
-                    called = last_name(part.func) if isinstance(part, ast.Call) else last_name(part)
-                    if isinstance(part, ast.Call) and (called in own or called in OF_THE_TESTS):
-                        return called
-                    if called == "ANY" and "ANY" not in interface.names:
-                        return called
+            arguments += [*node.args, *(keyword.value for keyword in node.keywords)]
+    if passed := itself.intersection(n.id for n in arguments if isinstance(n, ast.Name)):
+        return min(passed)
+    for part in interface.reached(*arguments, parts=parts_of):
+        called = last_name(part.func) if isinstance(part, ast.Call) else last_name(part)
+        if isinstance(part, ast.Call) and (called in own or called in OF_THE_TESTS):
+            return called
+        if called == "ANY" and "ANY" not in interface.names:
+            return called
     return ""
 
 
@@ -238,8 +161,6 @@ class _Reader:
         """Return the idiom at this node that cannot be judged, or ""; record what the node
         needs.
         """
-        if (changed := _changed(node)) and self._is_inside(changed):
-            return "change data that belongs to an object of the solution"
         match node:
             case ast.Import(names=names):
                 return self._refused(*(f"{alias.name.partition('.')[0]}." for alias in names))
@@ -297,15 +218,6 @@ class _Reader:
         if caught or (reads_error and name not in PLAIN_ATTRIBUTES):
             return "" if name in dir(BaseException) else "call methods of the solution's exceptions"
         return ""
-
-    def _is_inside(self, node: ast.expr) -> bool:
-        """Return whether an expression is what an attribute or method of an object under test
-        gave.
-        """
-        owners = (
-            owner for part in self._interface.reached(node, _owners) for owner in _owners(part)
-        )
-        return any(map(self._interface.is_object, owners))
 
     def _of_mock(self, node: ast.Attribute) -> str:
         """Find mocks that are passed to the solution, which gets only a function without
@@ -370,21 +282,11 @@ class _Reader:
 
     def _of_body(self, body: list[ast.stmt]) -> str:
         """Find a body that raises what a context manager of the solution is to swallow."""
-        for node in (inner for statement in body for inner in ast.walk(statement)):
+        for node in self._interface.within(*body):
             match node:
                 case ast.Raise() | ast.BinOp(right=ast.Constant(value=0)):
                     return "raise in a `with` of the solution's context manager"
         return ""
-
-
-def _owners(node: ast.expr) -> list[ast.expr]:
-    """Return what an expression takes its value from, by an attribute, item or method of that."""
-    match node:
-        case ast.Call(func=ast.Attribute(value=value, attr=name)) if name not in _CHAINED:
-            return [value]
-        case ast.Attribute(value=value) | ast.Subscript(value=value):
-            return [value]
-    return []
 
 
 def _path(node: ast.expr) -> list[str]:
@@ -398,21 +300,22 @@ def _constant(node: ast.expr) -> str:
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
+@lru_cache(maxsize=256)
 def uncalled(interface: Interface) -> str:
     """Find functions of the tests with assertions that are never called: nothing would be
     tested.
     """
-    nodes = interface.nodes
-    used = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+    kinds = ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef
+    used = {node.id for node in interface.of(ast.Name) if isinstance(node.ctx, ast.Load)}
     idle = [
         node.name
-        for node in nodes
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
+        for node in interface.nodes
+        if isinstance(node, kinds)
         and not node.col_offset  # neither a method nor inside another function
         and node.name not in used
         and (node.name == "check" or node.name.lower().startswith("test"))
         and not getattr(node, "bases", ())
-        and any(isinstance(inner, (ast.Assert, ast.Raise)) for inner in ast.walk(node))
+        and any(isinstance(n, (ast.Assert, ast.Raise)) for n in interface.within(node))
     ]
     named = (
         f"the tests define {', '.join(idle[:3])} and never call it; "

@@ -16,10 +16,12 @@ from __future__ import annotations
 
 import ast
 import builtins
+import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import cached_property, lru_cache
 
+from .grading_job import GradingJob
 from .idiom_words import HELPERS, JUDGES
 from .origins import ACCESSORS, Origins, has_attribute
 from .plain_attributes import (
@@ -29,13 +31,24 @@ from .plain_attributes import (
     PLAIN_METHODS,
     PREDICATES,
 )
+from .scopes import IMPURE, global_names, is_installed
 from .syntax import DECIDED, is_text, last_name, operator_name, parts_of, sides_of, variable_of
 
 _BY_NAME = (*ACCESSORS, "attrgetter", "methodcaller")
 _LOOKING = ("hash", "index", "count", "remove", "add")
 _COLLECTING = ("set", "frozenset", "dict", "Counter")
 """What looks up the items of what it is given, and not the argument itself."""
+_TRACING = (
+    ast.ClassDef, ast.With, ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal, ast.Delete,
+    ast.Match, ast.AsyncFunctionDef, ast.Yield, ast.YieldFrom, ast.TryStar,
+)  # fmt: skip
+_OWN = frozenset(("_", "__name__", "_ludus_plain"))
+"""Names with an underscore that tests may use without a trace."""
 _BOUNDS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.In, ast.NotIn)
+
+
+_MADE_OF = r"{0}\s*(?:=([^=].*\b{0}\b.*)|(?:[-+%@&|^]|//?|\*\*?|<<|>>)=)"
+"""A statement that binds a name to a value made of itself."""
 
 
 def _texts_in(nodes: Iterable[ast.AST]) -> set[str]:
@@ -66,39 +79,30 @@ class Interface(Origins):
     """The tests' use of the solution's names.
 
     Args:
-        sources: the tests.
-        declared: (name of the solution, attributes) from the option `interface`.
-        module: the name under which the tests import the solution.
-        entry_point: the function or class under test, if the task names one.
-        reference: the reference solution, or "".
-        prelude: source that runs before the tests, whose names are theirs.
+        job: the tests, and how they are run.
     """
 
-    def __init__(
-        self,
-        sources: tuple[str, ...],
-        declared: tuple[tuple[str, tuple[str, ...]], ...],
-        module: str,
-        entry_point: str,
-        reference: str,
-        prelude: str,
-    ) -> None:
-        super().__init__(sources, module, prelude)
-        self.names = {self.free(node) for node in self.nodes} - {""}
+    def __init__(self, job: GradingJob) -> None:
+        super().__init__(job)
+        self._text = "\n".join(job.tests)
+        self.names = set(map(self.free, self.of(ast.Name, ast.Attribute))) - {""}
         """Every name of the solution that the tests use."""
-        self.has_reference = bool(reference)
-        defined, imported = _read_reference(reference)
-        own = {entry_point, *defined, *dict(declared)}
+        self.has_reference = bool(job.reference)
+        defined, imported = _read_reference(job.reference)
+        entry_point, declared = job.entry_point, dict(job.interface)
+        own = {entry_point, *defined, *declared}
         self.standard, self.unsure = self._standard(own, imported, entry_point)
-        self._forget()
+        if self.standard:
+            self._follow()  # since other names are the solution's now
         self.names -= self.standard.keys()
-        self.classes = {name for name, _ in declared}
+        self.imports_solution = bool(self.modules or self._taken)
+        self.classes = {*declared}
         self.declared = self.classes | {name for name, kind in defined.items() if kind == "class"}
         """The names that the option `interface` or the reference shows to make objects."""
         self.makers = set(self.classes)
         """Classes and makers whose results the tests use as objects, whatever the name's case; each
         is in `classes` too."""
-        self.attributes = {name for _, names in declared for name in names}
+        self.attributes = {name for names in declared.values() for name in names}
         """Attributes of the solution's objects that the tests may use."""
         self.acted: set[str] = set()
         """Names whose results do something in a statement of its own, as in `bag.add(3)`."""
@@ -126,14 +130,14 @@ class Interface(Origins):
             for name, module in {**HELPERS, **imported}.items()
             if name in self.names and name not in own
         }
-        for node in self.nodes:
-            match node:
-                case ast.Attribute(value=value, attr=attribute):
-                    name = self.origin(value)
-                    is_class = name in helpers and name[0].isupper()
-                    if is_class and not has_attribute(helpers[name], name, attribute):
-                        del helpers[name]  # a class of the solution of that name
-        asked = {self.free(n) for n in self.nodes if isinstance(n, ast.Attribute)} | self.imported
+        if not helpers:
+            return {}, set()
+        for node in self.of(ast.Attribute):
+            name = self.origin(node.value)
+            is_class = name in helpers and name[0].isupper()
+            if is_class and not has_attribute(helpers[name], name, node.attr):
+                del helpers[name]  # a class of the solution of that name
+        asked = set(map(self.free, self.of(ast.Attribute))) | self.imported
         free = helpers.keys() - asked
         if not (self.modules or self.names - free):
             free = set()  # The tests use nothing else of the solution.
@@ -169,6 +173,11 @@ class Interface(Origins):
         compared, calculated = self._compared()
         objects |= alike - compared - calculated
         objects |= {name for name, attributes in uses.items() if attributes - plain}
+        called = {self.origin(node.func) for node in self.of(ast.Call)}
+        self.compared = (called - objects) | {name for name in compared if name[:1].islower()}
+        """Names whose results may be compared with each other, as functions and values are: they
+        are called, and used in no other way that shows objects, or compared with values."""
+        objects |= called
         if function not in uses:
             objects.discard(function)
         objects |= {name for name, kind in reference.items() if kind == "class"} - compared
@@ -198,14 +207,13 @@ class Interface(Origins):
         each other, and those whose results are kept or made of nothing.
         """
         uses: dict[str, set[str]] = {}
-        # No plain value is called.
-        objects = {self.origin(node.func) for node in self.nodes if isinstance(node, ast.Call)}
+        objects: set[str] = set()
         alike: set[str] = set()
         answered: set[str] = set()
         chained: set[tuple[str, str]] = set()
         """(method, attribute of what it gives)"""
         kept = {self.origin(value) for values in self._values.values() for value in values}
-        for node in self.nodes:
+        for node in self.of(ast.Attribute, ast.Subscript, ast.Call, ast.keyword, ast.Compare):
             match node:
                 case ast.Attribute(value=value, attr=name):
                     self.said.add(name)
@@ -232,6 +240,8 @@ class Interface(Origins):
                     objects |= set(map(self.free, getattr(kinds, "elts", [kinds])))
                 case ast.Call(func=ast.Name(id="dict"), args=[_]) | ast.keyword(arg=None):
                     self.said.add("keys")
+                case ast.Call(func=function, args=[_]) if last_name(function) == "closing":
+                    self.said.add("close")
                 case ast.Call(func=ast.expr() as made, args=[], keywords=[]):
                     kept.add(self.free(made))
                 case ast.Compare():
@@ -265,11 +275,11 @@ class Interface(Origins):
         calculated: set[str] = set()
         alike = {
             inner
-            for node in self.nodes
-            if isinstance(node, ast.Compare) and self._compares_its_like(node)
-            for inner in ast.walk(node)
+            for node in self.of(ast.Compare)
+            if self._compares_its_like(node)
+            for inner in self.within(node)
         }
-        for node in self.nodes:
+        for node in self.of(ast.Assert, ast.Compare, ast.Call, ast.BinOp, ast.AugAssign):
             match node:
                 case (
                     ast.Assert(test=result)
@@ -308,36 +318,34 @@ class Interface(Origins):
             case ast.ListComp(elt=part) | ast.SetComp(elt=part) | ast.GeneratorExp(elt=part):
                 return self._means_objects(part)
             case ast.expr() as expression:
-                return self.origin(expression) in self.classes
+                return self.origin(expression) in self.classes - self.compared
         return False
 
     def compares(self, node: ast.AST) -> bool:
         """Return whether a node is sure to compare or to look up objects under test, or compares
         a CapWords name's result with another name's, as in `f(1) == P(1)`.
         """
-        origins = set(map(self.origin, sides_of(node))) - {""}
+        sides = sides_of(node)
+        origins = set(map(self.origin, sides)) - {""}
         if len(origins) > 1 and any(name[:1].isupper() for name in origins):
             return True
         match node:
-            case ast.Compare(left=left, ops=operators, comparators=others):
-                looks = any(not isinstance(operator, (ast.Is, ast.IsNot)) for operator in operators)
-                return looks and sum(map(self._means_objects, [left, *others])) > 1
             case ast.Dict(keys=parts) | ast.Set(elts=parts):
                 return any(map(self._means_objects, parts))
             case ast.Subscript(value=value, slice=key) if not self.is_object(value):
                 return self._means_objects(key) and not isinstance(value, (ast.List, ast.Tuple))
             case ast.Call(func=ast.Attribute(value=value)) if self.is_object(value):
                 return False  # A method of the object's own.
-            case ast.Call(func=function, args=given) if not self.free(function):
+            case ast.Call(func=function, args=given) if not (self.free(function) or sides):
                 name = last_name(function)
                 if name in _COLLECTING:
                     given = [part for part in given if not self.origin(part)]
                 elif name in DECIDED:
                     given = given[:1] * name.endswith("In")
-                elif name not in _LOOKING:
-                    given = sides_of(node)
-                return any(map(self._means_objects, given))
-        return False
+                return name in (*_COLLECTING, *DECIDED, *_LOOKING) and any(
+                    map(self._means_objects, given)
+                )
+        return sum(map(self._means_objects, sides)) > 1
 
     def is_close(self, node: ast.AST) -> bool:
         """Return whether a node is a comparison like `abs(a - b) < eps`, in which `-` may be that
@@ -392,23 +400,62 @@ class Interface(Origins):
         """
         asked = [
             {self.origin(node.left), self.origin(node.comparators[0])}
-            for node in self.nodes
-            if isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.Is, ast.IsNot))
+            for node in self.of(ast.Compare)
+            if isinstance(node.ops[0], (ast.Is, ast.IsNot))
         ]
         names = (origins.pop() for origins in asked if len(origins) == 1)
         return next((name for name in names if name and name not in self.classes), "")
 
     @cached_property
+    def leaves_no_trace(self) -> bool:
+        """Whether the tests may share their process with others: they are assertions, plain
+        statements and pure functions, and touch no module's attributes.
+        """
+        names = self.loaded | self.binds | {node.attr for node in self.of(ast.Attribute)}
+        impure = any(name in IMPURE or name[0] == "_" for name in names - _OWN)
+        marks = any(node.decorator_list for node in self.of(ast.FunctionDef))
+        return not (impure or marks or self.of(*_TRACING))
+
+    @cached_property
+    def rebound(self) -> str:
+        """One of the names whose first use binds it to a value made of itself, as in
+        `f = cached(f)` and `ITEMS += [1]`; else "".
+
+        Such tests replace a name of the solution by their own, so that it would stand for both.
+        """
+        for name in sorted(self.binds - self.imported):
+            line = re.search(rf"(?m)^.*?\b{name}\b.*$", self._text)
+            match = re.match(_MADE_OF.format(name), line[0]) if line else None
+            with suppress(SyntaxError):  # The statement goes on in the next line.
+                if match and (not match[1] or name in global_names([f"({match[1].strip()})"])[0]):
+                    return name
+        return ""
+
+    def missing_modules(self) -> list[str]:
+        """Return the top-level modules that the tests import and that are not installed here, but
+        for the solution's. An import inside a `try` does not count: those tests can do without.
+        """
+        guarded = {*self.within(*self.of(ast.Try))}
+        names = {alias.name for n in self.of(ast.Import) if n not in guarded for alias in n.names}
+        names |= {
+            node.module or ""
+            for node in self.of(ast.ImportFrom)
+            if node not in guarded and not node.level
+        }
+        tops = {name.partition(".")[0] for name in names - {self.module}}
+        return sorted(top for top in tops if not is_installed(top))
+
+    @cached_property
     def drives_generators(self) -> bool:
         """Whether the tests may act on generators, or use the value that a generator returns."""
         acts = not self.attributes.isdisjoint(("send", "throw", "close", "value"))
-        return acts or any(isinstance(node, ast.YieldFrom) for node in self.nodes)
+        return acts or bool(self.of(ast.YieldFrom))
 
     @cached_property
     def bounded(self) -> set[str]:
         """The attributes of which the tests ask more than equality, unless time goes on between."""
-        asked = [n for n in self.nodes if isinstance(n, ast.Compare) and type(n.ops[0]) in _BOUNDS]
-        used = {n.attr for each in asked for n in ast.walk(each) if isinstance(n, ast.Attribute)}
+        asked = [node for node in self.of(ast.Compare) if type(node.ops[0]) in _BOUNDS]
+        used = {node.attr for node in self.within(*asked) if isinstance(node, ast.Attribute)}
         return set() if self.bound & {"time", "sleep"} else used
 
     @cached_property
@@ -418,11 +465,11 @@ class Interface(Origins):
         """
         used = [
             each
-            for n in self.nodes
-            if isinstance(n, ast.Attribute) and n.attr in self.attributes - OF_VALUES
+            for n in self.of(ast.Attribute)
+            if n.attr in self.attributes - OF_VALUES
             for each in (n.value, *self.given(variable_of(n.value)))
         ]
-        parts = [part for n in used if isinstance(n, ast.BinOp) for part in ast.walk(n)]
+        parts = self.within(*(n for n in used if isinstance(n, ast.BinOp)))
         made = [n for n in parts if isinstance(n, ast.BinOp)]
         mixed = [n for n in made if not all(map(self.loose_origin, (n.left, n.right)))]
         ways = ((n, way) for n in mixed for side in (n.left, n.right) for way in self._ways(side))
@@ -431,7 +478,7 @@ class Interface(Origins):
     def _ways(self, node: ast.expr) -> Iterable[str]:
         """Yield by which attribute, method, operator (`__add__`) or name (`f()`) a value comes."""
         for value in self.reached(
-            node, lambda n: [n.value] if isinstance(n, ast.Subscript) else ()
+            node, parts=lambda n: [n.value] if isinstance(n, ast.Subscript) else ()
         ):
             match value:
                 case ast.BinOp(op=op) | ast.UnaryOp(op=op):
@@ -445,24 +492,23 @@ class Interface(Origins):
                 case ast.Subscript():
                     yield "__getitem__"
                 case ast.Name(id=name):
-                    for n in self.nodes:
-                        if isinstance(n, ast.AugAssign) and variable_of(n.target) == name:
+                    for n in self.of(ast.AugAssign):
+                        if variable_of(n.target) == name:
                             operator = operator_name(n.op)
                             yield from (f"__{operator}__", f"__i{operator}__")
 
     @cached_property
     def shows_objects(self) -> bool:
         """Whether the tests may see what stands at each place of sorted objects."""
-        said = {last_name(node.func) for node in self.nodes if isinstance(node, ast.Call)}
-        has_texts = any(isinstance(node, ast.JoinedStr) for node in self.nodes)
-        return bool(self.attributes or has_texts or said & {"str", "repr", "format"})
+        said = {last_name(node.func) for node in self.of(ast.Call)}
+        texts = self.of(ast.JoinedStr)
+        return bool(self.attributes or texts or said & {"str", "repr", "format"})
 
     @cached_property
     def ranking(self) -> set[str]:
         """The names that the tests only hand over as a `key`, to put what they have in order."""
-        keys = [n.value for n in self.nodes if isinstance(n, ast.keyword) and n.arg == "key"]
-        called = [n.func for n in self.nodes if isinstance(n, ast.Call)]
-        return set(map(self.free, keys)).difference(map(self.free, called))
+        keys = {self.free(node.value) for node in self.of(ast.keyword) if node.arg == "key"}
+        return keys.difference(self.free(node.func) for node in self.of(ast.Call))
 
     @cached_property
     def texts(self) -> set[str]:
@@ -484,25 +530,21 @@ class Interface(Origins):
     @cached_property
     def raised(self) -> list[type[BaseException]]:
         """The built-in exceptions that the tests themselves raise."""
-        errors = [node.exc for node in self.nodes if isinstance(node, ast.Raise) and node.exc]
+        errors = [node.exc for node in self.of(ast.Raise) if node.exc]
         names = {last_name(getattr(error, "func", error)) for error in errors}
         # Also those from which the tests derive the errors that they raise.
-        own = [node for node in self.nodes if isinstance(node, ast.ClassDef)]
-        names |= {last_name(base) for kind in own for base in kind.bases}
+        names |= {last_name(base) for kind in self.of(ast.ClassDef) for base in kind.bases}
         kinds = [getattr(builtins, name, None) for name in {*names, "AssertionError"}]
         types = [kind for kind in kinds if isinstance(kind, type)]
         return [kind for kind in types if issubclass(kind, BaseException)]
 
     def makes(self, name: str) -> bool:
         """Return whether the tests call a name, other than to raise the result."""
-        raised = {node.exc for node in self.nodes if isinstance(node, ast.Raise)}
-        return any(
-            isinstance(node, ast.Call) and node not in raised and self.free(node.func) == name
-            for node in self.nodes
-        )
+        called = {*self.of(ast.Call)}.difference(node.exc for node in self.of(ast.Raise))
+        return any(self.free(node.func) == name for node in called)
 
 
-interface_of = lru_cache(maxsize=64)(Interface)
+interface_of = lru_cache(maxsize=256)(Interface)
 """Kept, since a test runner meets the tests of a task with many solutions; bounded, since it holds
 the tests' syntax trees.
 """

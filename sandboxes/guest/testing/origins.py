@@ -8,19 +8,29 @@ from __future__ import annotations
 
 import ast
 import importlib
-import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from types import CodeType
+from typing import Any, TypeVar
 
-from .scopes import ALIASES, BUILTINS, MODULE_NAMES, tables
-from .syntax import inside, is_text, last_name, parts_of, variable_of
+from .grading_job import BrokenTests, GradingJob
+from .scopes import ALIASES, BUILTINS, MODULE_NAMES, global_names
+from .syntax import is_text, last_name, parts_of, variable_of
 
-_LEAVES = (ast.Constant, ast.expr_context, ast.operator, ast.cmpop, ast.boolop, ast.unaryop)
+_Node = TypeVar("_Node", bound=ast.AST)
+_LEAVES = frozenset(
+    kind
+    for base in (ast.expr_context, ast.operator, ast.cmpop, ast.boolop, ast.unaryop)
+    for kind in base.__subclasses__()
+)
 """Syntax that is looked at only as a part of other syntax."""
 ACCESSORS = ("getattr", "hasattr", "setattr", "delattr")
 _COPYING = ("copy", "deepcopy")
-_LONGEST_WAY = 8
-"""The most variables and helpers through which the origin of a value is followed."""
+_BINDING = (
+    ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.Assign,
+    ast.AnnAssign, ast.NamedExpr, ast.withitem, ast.For, ast.AsyncFor, ast.comprehension, ast.Call,
+)  # fmt: skip
+_MOST_ROUNDS = 8
+"""How often the values of all variables are followed at most; in order, one round is enough."""
 _LIBRARIES = MODULE_NAMES | ALIASES.keys()
 
 
@@ -37,17 +47,29 @@ class Origins:
     """What the names of the tests are bound to.
 
     Args:
-        sources: the tests.
-        module: the name under which the tests import the solution.
-        prelude: source that runs before the tests, whose names are theirs.
+        job: the tests, and how they are run.
+
+    Raises:
+        BrokenTests: a test does not compile.
     """
 
-    def __init__(self, sources: tuple[str, ...], module: str, prelude: str) -> None:
-        nodes = (node for source in sources for node in ast.walk(ast.parse(source)))
-        self.nodes = [node for node in nodes if not isinstance(node, _LEAVES)]
-        self._parents = {child: node for node in self.nodes for child in ast.iter_child_nodes(node)}
+    def __init__(self, job: GradingJob) -> None:
+        self.nodes: list[ast.AST] = []
+        """What is written in the tests, in order: a node comes before all that it holds."""
+        self._of_kind: dict[type[ast.AST], list[ast.AST]] = {}
+        self._parents: dict[ast.AST, ast.AST] = {}
+        self._spans: dict[ast.AST, list[int]] = {}
+        """Node -> its number, and the number behind the last of all that it holds."""
+        self.codes: list[CodeType] = []
+        """The tests, compiled."""
+        for number, source in enumerate(job.tests):
+            try:
+                self._read_tree(ast.parse(source))
+                self.codes.append(compile(source, "tests", "exec", dont_inherit=True))
+            except (SyntaxError, ValueError) as error:
+                raise BrokenTests(f"test {number} does not compile: {error}") from error
         self._functions: dict[str, list[ast.FunctionDef]] = {}
-        self.module = module
+        self.module = job.module
         self.modules: set[str] = set()
         """The names under which the tests import the module of the solution."""
         self._taken: dict[str, str] = {}
@@ -64,42 +86,58 @@ class Origins:
         self._sources: dict[str, list[ast.AST]] = {}
         """Variable -> what its values are, or are parts of."""
         self._helpers: dict[str, list[ast.expr | None]] = {}
-        self._found: dict[tuple[str, frozenset[str], bool], str] = {}
-        """(variable or helper, those that led to it, whether loosely) -> the origin of all that it
-        is given, which many uses ask for."""
         self._read: dict[str, tuple[set[str], set[str]]] = {}
         """Variable -> the names of the solution in its sources, and the variables."""
         self._read_bindings()
-        self._assigned = self._assigned_in((prelude, *sources))
-        """The names in `bound` that are more than parameters."""
-        self.bound = self._assigned | {node.arg for node in self.nodes if isinstance(node, ast.arg)}
+        self.loaded, self.binds, named = global_names(job.tests, job.prelude)
+        self._assigned = named - self._taken.keys() - self.modules
+        """The names that the tests assign, or import from elsewhere than the solution."""
+        self.bound = self._assigned | {node.arg for node in self.of(ast.arg)}
         """Names to which the tests themselves assign a value."""
         self._read_libraries()
         self.standard: dict[str, str] = {}
         """Names of the standard library that the tests use as their own -> the module."""
+        self._origins: dict[object, str | None] = {}
+        """(variable or helper, whether loosely) -> the origin of all that it is given; parameter ->
+        the name of the solution that every call gives it. None where that is not known yet."""
+        self._follow()
 
-    def _forget(self) -> None:
-        """Forget what was found, since other names are the solution's now."""
-        self._found.clear()
-        self._read.clear()
+    # --- syntax -----------------------------------------------------------------
+
+    def _read_tree(self, tree: ast.AST) -> None:
+        first, waiting = len(self.nodes), [tree]
+        while waiting:
+            node = waiting.pop()
+            self._spans[node] = [len(self.nodes)]
+            self.nodes.append(node)
+            self._of_kind.setdefault(type(node), []).append(node)
+            inner = () if type(node) in (ast.Name, ast.Constant) else ast.iter_child_nodes(node)
+            parts = [part for part in inner if type(part) not in _LEAVES]
+            self._parents.update(dict.fromkeys(parts, node))
+            waiting += reversed(parts)
+        for node in reversed(self.nodes[first:]):
+            start, *end = self._spans[node]
+            self._spans[node] = [start, *(end or [start + 1])]
+            if node in self._parents:  # Its last part comes first here.
+                span = self._spans[self._parents[node]]
+                span += self._spans[node][1:] if len(span) == 1 else []
+
+    def of(self, *kinds: type[_Node]) -> list[_Node]:
+        """Return the nodes of some kinds, in order within each."""
+        return [node for kind in kinds for node in self._of_kind.get(kind, ())]  # type: ignore[misc]
+
+    def within(self, *nodes: ast.AST | None) -> list[ast.AST]:
+        """Return nodes and all that they hold, in order."""
+        spans = [self._spans[node] for node in nodes if node]
+        return [node for start, end in spans for node in self.nodes[start:end]]
 
     # --- what names are bound to ----------------------------------------------
 
     def _read_bindings(self) -> None:
-        for node in self.nodes:
-            if isinstance(node, ast.FunctionDef):
-                self._functions.setdefault(node.name, []).append(node)
-        for node in self.nodes:  # calls are given to functions, wherever these are defined
+        for function in self.of(ast.FunctionDef):
+            self._functions.setdefault(function.name, []).append(function)
+        for node in self.of(*_BINDING):
             self._read_binding(node)
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
-                self._read_parameters(node)
-
-    def _assigned_in(self, sources: tuple[str, ...]) -> set[str]:
-        """Return the names that the tests assign, or import from elsewhere than the solution."""
-        symbols = [symbol for table in tables(sources) for symbol in table.get_symbols()]
-        imported = {symbol.get_name() for symbol in symbols if symbol.is_imported()}
-        assigned = {symbol.get_name() for symbol in symbols if symbol.is_assigned()}
-        return (imported - self._taken.keys() - self.modules) | assigned
 
     def _read_binding(self, node: ast.AST) -> None:
         """Record what a node gives to names of the tests, and takes from the solution's module."""
@@ -111,12 +149,15 @@ class Origins:
                 self._taken |= {alias.asname or alias.name: alias.name for alias in names}
                 self.imported |= {each.name for each in names if each.asname in (None, each.name)}
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
-                returned = [n for n in ast.walk(node) if isinstance(n, (ast.Return, ast.Yield))]
-                given = [part.value for part in returned]
+                inner = self.within(node)
+                given = [n.value for n in inner if isinstance(n, (ast.Return, ast.Yield))]
                 self._helpers[name] = given
                 self._sources.setdefault(name, []).extend(filter(None, given))
                 if any("fixture" in ast.dump(mark) for mark in node.decorator_list):
                     self._values.setdefault(name, []).extend(given)
+                self._read_parameters(node, *node.body)
+            case ast.Lambda(body=body):
+                self._read_parameters(node, body)
             case ast.Assign(targets=targets, value=value):
                 for target in targets:
                     self._bind(target, value)
@@ -143,15 +184,13 @@ class Origins:
                         self._sources.setdefault(parameter.arg, []).append(argument)
 
     def _read_parameters(
-        self, function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+        self, function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, *body: ast.AST
     ) -> None:
         """Record which names in the body of a function are its parameters."""
-        own = {node.arg for node in ast.walk(function.args) if isinstance(node, ast.arg)}
-        body = function.body if isinstance(function.body, list) else [function.body]
-        for statement in body if own else []:
-            for node in ast.walk(statement):
-                if isinstance(node, ast.Name) and node.id in own:
-                    self._parameters[node] = function, node.id  # Inner functions come later.
+        own = {node.arg for node in self.within(function.args) if isinstance(node, ast.arg)}
+        for node in self.within(*body) if own else ():
+            if isinstance(node, ast.Name) and node.id in own:
+                self._parameters[node] = function, node.id  # Inner functions come later.
 
     def _bind(
         self, target: ast.expr, value: ast.expr | None, whole: ast.expr | None = None
@@ -166,18 +205,17 @@ class Origins:
             self._values.setdefault(key, []).append(value)
             self._sources.setdefault(key, []).extend(filter(None, (value or whole,)))
 
-    def free(self, node: ast.AST, depth: int = 4) -> str:
+    def free(self, node: ast.AST) -> str:
         """Return the solution's name that an expression is; empty for other expressions."""
+        return self._free(node) or ""
+
+    def _free(self, node: ast.AST | None) -> str | None:
+        """Likewise; None for a parameter of which it is not known yet."""
         match node:
             case ast.Attribute(value=ast.Name(id=base), attr=name):
                 return name if base in self.modules else ""
             case ast.Name() if parameter := self._parameters.get(node):
-                names = {
-                    self.free(argument, depth - 1)
-                    for argument in self._arguments.get(parameter, ())
-                    if depth and self._parameters.get(argument) != parameter  # no recursion
-                }
-                return names.pop() if len(names) == 1 else ""
+                return self._origins.get(parameter, "")
             case ast.Name(id=name):
                 if (original := self._taken.get(name, name)) != name:
                     return original
@@ -190,7 +228,7 @@ class Origins:
         """Find the modules that the tests use without an import, or as the solution's own."""
         uses = [
             (name, self._used_as_module(node))
-            for node in self.nodes
+            for node in self.of(ast.Attribute, ast.Name)
             if (name := self._module_named(node)) in _LIBRARIES
         ]
         self._objects = {
@@ -221,89 +259,70 @@ class Origins:
                 asked = [str(each.value) for each in more[:1] if isinstance(each, ast.Constant)]
                 return asked if name in ACCESSORS else None
             case ast.Assign(targets=[ast.Name(id=alias)]):
-                uses = [n for n in self.nodes if isinstance(n, ast.Attribute)]
+                uses = self.of(ast.Attribute)
                 names = [n.attr for n in uses if variable_of(n.value) == alias]
                 return names or None
         return None
 
-    def by_scope(self) -> Iterable[Sequence[ast.AST]]:
-        """Return the nodes of each function and module of the tests, in the order of their text."""
-        scopes: dict[ast.AST, list[ast.AST]] = {}
-        scope_of: dict[ast.AST, ast.AST] = {}
-        for node in self.nodes:  # A node comes after the one that holds it.
-            parent = self._parents.get(node, node)
-            is_function = isinstance(parent, ast.FunctionDef)
-            scope_of[node] = parent if is_function else scope_of.get(parent, parent)
-            scopes.setdefault(scope_of[node], []).append(node)
-        for nodes in scopes.values():
-            placed = [node for node in nodes if isinstance(node, (ast.expr, ast.stmt))]
-            placed.sort(key=lambda n: (n.lineno, n.col_offset, n.end_lineno, n.end_col_offset))
-            yield placed
-
-    def used_of(self, name: str) -> set[str]:
-        """Return the attributes that the tests use of a name of the solution."""
-        attributes = (node for node in self.nodes if isinstance(node, ast.Attribute))
-        return {node.attr for node in attributes if self.free(node.value) == name}
-
     # --- where a value comes from ---------------------------------------------
 
-    def origin(
-        self, node: ast.AST | None, seen: frozenset[str] = frozenset(), *, loose: bool = False
-    ) -> str:
+    def origin(self, node: ast.AST | None) -> str:
         """Return the solution's name whose call made the value of `node`; empty if that is not
         sure.
-
-        Args:
-            node: an expression.
-            seen: the variables and helpers of the tests that led here.
-            loose: whether a value that is calculated from an object comes from that object.
         """
-        match node if len(seen) < _LONGEST_WAY else None:
+        return self._origin(node) or ""
+
+    def loose_origin(self, node: ast.AST | None) -> str:
+        """Return the origin of an expression, also if the value is calculated from an object."""
+        return self._loose(node) or ""
+
+    def _loose(self, node: ast.AST | None) -> str | None:
+        match node:
+            case ast.BinOp(left=left, right=right) if not is_text(node):
+                return self._loose(left) or self._loose(right)
+            case ast.UnaryOp(operand=operand):
+                return self._loose(operand)
+        return self._origin(node, loose=True)
+
+    def _origin(self, node: ast.AST | None, *, loose: bool = False) -> str | None:
+        """Likewise; None for a variable of which no value is known yet."""
+        match node:
             case ast.Await(value=value) | ast.NamedExpr(value=value):
-                return self.origin(value, seen)
+                return self._origin(value)
             case ast.Call(func=function, args=[value]) if last_name(function) in _COPYING:
-                return self.origin(value, seen)
+                return self._origin(value)
             case ast.Call(func=ast.Subscript(value=kind)):
                 # `Stack[int]()` makes an object of `Stack`.
                 name = self.free(kind)
                 return name if name[:1].isupper() else ""
             case ast.Call(func=function):
                 helper = function.id if isinstance(function, ast.Name) else ""
-                returned = self._helpers.get(helper, [])
-                return self.free(function) or self._same(f"{helper}()", lambda: returned, seen)
-            case ast.BinOp(left=left, right=right) if loose and not is_text(node):
-                return self.origin(left, seen, loose=True) or self.origin(right, seen, loose=True)
-            case ast.UnaryOp(operand=operand) if loose:
-                return self.origin(operand, seen, loose=True)
+                return self.free(function) or self._origins.get((f"{helper}()", False), "")
             case ast.expr() as variable if key := variable_of(variable):
-                values = partial(self._values_given, key, loose=loose)
-                return self._same(key, values, seen, loose=loose)
+                return self._origins.get((key, loose), "")
         return ""
 
-    def _same(
-        self,
-        key: str,
-        values: Callable[[], list[ast.expr | None]],
-        seen: frozenset[str],
-        *,
-        loose: bool = False,
-    ) -> str:
-        """Return the origin that all values of a variable or helper share, but for values that it
-        gives in turn: `a, b = b, a`.
+    def _follow(self) -> None:
+        """Find what all values of each variable, helper and parameter share, from what those in
+        them share. Where they wait for each other, as in `a, b = b, a`, the others count.
         """
-        if key in seen:
-            return ""
-        place = key, seen, loose
-        if place not in self._found:
-            way, given = seen | {key}, values()
-            known = {variable_of(value) or value: value for value in given if value}
-            others = [value for each, value in known.items() if each not in way]
-            origins = {self.origin(value, way, loose=loose) for value in others}
-            is_sure = len(origins) == 1 and None not in given
-            self._found[place] = origins.pop() if is_sure else ""
-        return self._found[place]
+        given: list[tuple[object, Callable[[Any], str | None], Sequence[object]]] = [
+            *((place, self._free, values) for place, values in self._arguments.items()),
+            *(((f"{name}()", False), self._origin, each) for name, each in self._helpers.items()),
+            *(((key, False), self._origin, self._values_given(key)) for key in self._values),
+            *(((key, True), self._loose, self._values_given(key, True)) for key in self._values),
+        ]
+        self._read.clear()
+        self._origins = dict.fromkeys(place for place, _, _ in given)
+        for _ in range(_MOST_ROUNDS):
+            before = {**self._origins}
+            for place, name_of, values in given:
+                names = {*map(name_of, values)} - {None}
+                self._origins[place] = names.pop() if len(names) == 1 else "" if names else None
+            if self._origins == before:
+                return
 
-    def _values_given(self, key: str, *, loose: bool = False) -> list[ast.expr | None]:
+    def _values_given(self, key: str, loose: bool = False) -> list[ast.expr | None]:
         """Return what a variable is given, except values reached from itself, as by `node =
         node.next`, or, if `loose`, made of itself.
         """
@@ -311,7 +330,9 @@ class Origins:
             value
             for value in self._values.get(key, [])
             if not (isinstance(value, ast.Attribute) and variable_of(value.value) == key)
-            and not (loose and any(isinstance(n, ast.Name) and n.id == key for n in inside(value)))
+            and not (
+                loose and any(isinstance(n, ast.Name) and n.id == key for n in self.within(value))
+            )
         ]
 
     def given(self, name: str) -> list[ast.expr]:
@@ -319,12 +340,12 @@ class Origins:
         return [each for each in self._values_given(name) if each and variable_of(each) != name]
 
     def reached(
-        self, node: ast.expr, parts: Callable[[ast.expr], Iterable[ast.expr]] = lambda _: ()
+        self, *nodes: ast.expr, parts: Callable[[ast.expr], Iterable[ast.expr]] = lambda _: ()
     ) -> Iterator[ast.expr]:
-        """Yield an expression and all that it may be: what variables and parameters on the way are
+        """Yield expressions and all that they may be: what variables and parameters on the way are
         given, and what `parts` names of each.
         """
-        waiting, seen = [node], set[object]()
+        waiting, seen = [*nodes], set[object]()
         while waiting:
             yield (value := waiting.pop())
             waiting += parts(value)
@@ -333,10 +354,6 @@ class Origins:
                 seen.add(key)
                 given = self._arguments.get(key, []) if isinstance(key, tuple) else []
                 waiting += given or self.given(variable_of(value))
-
-    def loose_origin(self, node: ast.AST | None) -> str:
-        """Return the origin of an expression, also if the value is calculated from an object."""
-        return self.origin(node, loose=True)
 
     def flows(self, node: ast.AST) -> set[str]:
         """Return the names of the solution, and of its module, from which any part of a value may
@@ -356,8 +373,10 @@ class Origins:
     def _read_in(self, nodes: Iterable[ast.AST]) -> tuple[set[str], set[str]]:
         """Return the names of the solution, and of its module, in nodes, and the variables."""
         names, variables = set[str](), set[str]()
-        for inner in itertools.chain.from_iterable(map(ast.walk, nodes)):
-            key = variable_of(inner) if isinstance(inner, ast.expr) else ""
+        for inner in self.within(*nodes):
+            if not isinstance(inner, (ast.Name, ast.Attribute)):
+                continue
+            key = variable_of(inner)
             is_own = key in self.modules or key in self._taken
             if name := self.free(inner) or (key if is_own else ""):
                 names.add(name)

@@ -7,7 +7,6 @@ arguments, and it never evaluates, compares or formats anything on the solution'
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -17,8 +16,15 @@ from . import value_wire, values
 _CORE_BYTES = 16
 _DEEPEST = 64
 """The deepest nesting of calls back and forth."""
+_SHARING = (
+    "resolve", "attribute", "assign", "method", "make", "getitem", "setitem", "send", "enter",
+)  # fmt: skip
+"""What gives an object something that it may keep, or shows what it keeps."""
+_NAMED = frozenset(value_wire.HANDLES)
+_MOST_KEPT = 64
 _MOST_COMPARED = 4096
-"""The most items of arguments that are compared again with each use of what a call gave."""
+"""The most containers, and the most items of these, that are kept behind those of the newest
+request."""
 
 
 class Gone(BaseException):
@@ -49,13 +55,11 @@ class Peer:
         self._line = MessageLine(descriptor)
         self._serve, self._name, self._find = serve, name, find
         self._depth = 0
-        self._given: list[object] = []
-        self._new: list[str] = []
-        """What the present answer names for the first time."""
-        self._lazy: dict[str, list[object]] = {}
-        """What a call gave -> the arguments of that call, which it may keep."""
-        self._seen: dict[str, list[object]] = {}
-        """Likewise -> the contents of these arguments that both ends know."""
+        self._kept: list[object] = []
+        """What has crossed and can change, the newest last: as both ends may hold it, what either
+        changes crosses with the next request or answer."""
+        self._contents: list[object] = []
+        """Their contents that both ends know."""
 
     def request(self, verb: str, *arguments: object) -> tuple[bool, Any]:
         """Send a request and wait for the answer; serve requests of the other end meanwhile.
@@ -67,42 +71,39 @@ class Peer:
             Gone: the other end closed.
             wire.Malformed: the other end does not keep to the protocol.
         """
-        self._given = []
-        target = arguments[0] if arguments and isinstance(arguments[0], value_wire.Ready) else ""
-        known = self._lazy.get(target, [])
-        encoder = value_wire.Encoder(self._name, known, ["?", verb])
+        encoder = value_wire.Encoder(self._name, self._kept, ["?", verb])
         for argument in arguments:
             encoder.add(argument)
-        for number, old in enumerate(self._seen.get(target, ()) if known else ()):
-            if old is not None and values.changed(known[number], old):
-                encoder.update(number)
+        encoder.update(self._contents)
         self.send(encoder.tokens)
         # The other end may call back before it answers, so requests are served in between.
         while (received := self._receive())[0] == "?":
             self._answer(received[1])
-        # An answer may change the arguments of this request (`known_items`), and nothing else that
-        # the tests hold.
-        self._given = encoder.containers
+        # An answer may change the arguments of this request (`known_items`) and what is kept, and
+        # nothing else that the tests hold.
         decoder = value_wire.Decoder(self._find, encoder.containers)
         answers = list(decoder.values(received[1]))
-        if known:
-            self._seen[target] = list(map(values.content, known))
+        self._keep(verb, received[1], decoder.containers)
         raised = received[0] == "~"
         if len(answers) != 1 or (raised and not isinstance(answers[0], BaseException)):
             raise value_wire.Malformed("an answer is one value or one exception")
         return raised, answers[0]
 
-    def goes_on(self, token: str) -> None:
-        """Note that what the present answer names by `token` may keep the arguments of the call.
-        What either end changes in them crosses with each request about it, unless they are too
-        large to be compared each time.
-        """
-        sizes = (len(item) for item in self._given if isinstance(item, (list, dict, set, deque)))
-        given = self._given if token[0] == "w" or sum(sizes) <= _MOST_COMPARED else []
-        name = value_wire.named(token)
-        if token[0] != "t" and name not in self._lazy:
-            self._new.append(name)
-            self._lazy[name], self._seen[name] = given, list(map(values.content, given))
+    def _keep(self, verb: str, answer: list[value_wire.Token], containers: list[object]) -> None:
+        """Keep what a request and its answer have carried; both ends do so alike."""
+        # What gives nothing but data is done with what it was given.
+        gives = verb == "call" and any(isinstance(t, str) and t[:1] in _NAMED for t in answer)
+        if gives or verb in _SHARING:
+            known = set(map(id, self._kept))
+            new = [item for item in containers if id(item) not in known]
+            new = [item for item in new if values.content(item) is not None]
+            self._kept += new
+            sizes = list(map(values.size, self._kept))
+            while new and len(sizes) > len(new):
+                if len(sizes) <= _MOST_KEPT and sum(sizes) <= _MOST_COMPARED:
+                    break
+                del sizes[0], self._kept[0]
+        self._contents = list(map(values.content, self._kept))
 
     def tell_core(self, core: int) -> None:
         """Send the core of this process, before anything else."""
@@ -129,9 +130,7 @@ class Peer:
 
     def _answer(self, tokens: list[value_wire.Token]) -> None:
         verb, *rest = tokens
-        self._given = []
-        known = self._lazy.get(rest[0], []) if rest and type(rest[0]) is str else []
-        decoder = value_wire.Decoder(self._find, known)
+        decoder = value_wire.Decoder(self._find, self._kept)
         arguments = list(decoder.values(rest))
         containers = decoder.containers
         # Contents from before the call show which arguments the call changed.
@@ -149,32 +148,26 @@ class Peer:
             self._depth -= 1
         encoder = value_wire.Encoder(self._name, containers, [kind])
         try:
-            for number, old in enumerate(before):
-                if old is not None and values.changed(containers[number], old):
-                    encoder.update(number)
-            self._given, self._new = containers, []
+            encoder.update(before)
             if kind == "~":
                 # What is not plain data in an exception crosses as the name of its type.
                 encoder.name = _type_name
-            if isinstance(result, value_wire.Ready):
-                self.goes_on(result)
             encoder.add(result)
-            answer = encoder.tokens
         except Gone:
             raise
         except BaseException as error:
-            for token in self._new:  # The other end does not get these.
-                self._lazy.pop(token)
-            answer = self._encode_error(error)
-        self.send(answer)
+            encoder = self._encode_error(error, containers)
+        self.send(encoder.tokens)
+        self._keep(str(verb), encoder.tokens, encoder.containers)
 
-    def _encode_error(self, error: BaseException) -> list[value_wire.Token]:
-        encoder = value_wire.Encoder(_type_name, tokens=["~"])
+    def _encode_error(self, error: BaseException, containers: list[object]) -> value_wire.Encoder:
+        encoder = value_wire.Encoder(_type_name, containers, ["~"])
         try:
             encoder.add(error)
         except BaseException:
-            return self._encode_error(RuntimeError("an exception whose arguments cannot be sent"))
-        return encoder.tokens
+            unsent = RuntimeError("an exception whose arguments cannot be sent")
+            return self._encode_error(unsent, containers)
+        return encoder
 
     def send(self, tokens: list[value_wire.Token]) -> None:
         """Send a message: the kind, then the tokens."""

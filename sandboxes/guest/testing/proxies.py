@@ -10,7 +10,7 @@ and all of these on any other object, would let the solution decide the test, so
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import suppress
 from functools import lru_cache
 from opcode import opmap
@@ -224,7 +224,7 @@ class Abilities:
     def __call__(self: Any, *arguments: object, **keywords: object) -> object:
         state, extra = state_of(self), (keywords,) if keywords else ()
         if not is_function(self):
-            return ask(self, "call", arguments, *extra, source=state.known)
+            return ask(self, "method", arguments, *extra, source=state.known)
         verb = "make" if state.known and state.kind == "class" else "call"
         before = len(state.line.handles)
         result = ask(self, verb, arguments, *extra, source=state.name)
@@ -603,7 +603,7 @@ verb that means them. Where any other raises them, they become errors, unless th
 """
 
 
-def here(error: BaseException, verb: str, tests: list[str]) -> BaseException:
+def here(error: BaseException, verb: str, tests: Iterable[str]) -> BaseException:
     """Return the exception to raise on this side for an exception of the solution."""
     kind = next((kind for kind in _CONTROL if isinstance(error, kind)), None)
     is_named = kind is not None and any(kind.__name__ in source for source in tests)

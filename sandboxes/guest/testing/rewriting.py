@@ -7,10 +7,14 @@ into calls of the functions below.
 from __future__ import annotations
 
 import ast
+import re
+from functools import lru_cache
+from types import CodeType
 from typing import Any
 
 from . import proxies
-from .interface import Interface
+from .grading_job import GradingJob
+from .interface import interface_of
 from .proxies import Handle, as_plain, ask, held, state_of
 
 
@@ -35,10 +39,22 @@ MARKS: dict[str, object] = {"_ludus_type": type_of, "_ludus_instance": is_instan
 """The functions above, by the names under which rewritten tests call them."""
 
 
-def rewritten(source: str, interface: Interface) -> ast.Module:
-    """Return the syntax tree of tests in which such places call the functions of `MARKS`."""
-    rewritten_tree: ast.Module = _Rewriter(interface.bound).visit(ast.parse(source))
-    return ast.fix_missing_locations(rewritten_tree)
+_PLACES = re.compile(r"\bis\b|\btype\b|\bisinstance\b|__class__")
+"""What shows that there may be such places."""
+
+
+def marked(job: GradingJob) -> list[ast.Module]:
+    """Return the syntax trees of tests in which such places call the functions of `MARKS`."""
+    rewriter = _Rewriter(interface_of(job).bound)
+    return [ast.fix_missing_locations(rewriter.visit(ast.parse(test))) for test in job.tests]
+
+
+@lru_cache(maxsize=256)
+def compiled(job: GradingJob) -> list[CodeType]:
+    """Return tests that are ready to run, marked where that is needed."""
+    if not any(map(_PLACES.search, job.tests)):
+        return interface_of(job).codes
+    return [compile(tree, "tests", "exec", dont_inherit=True) for tree in marked(job)]
 
 
 class _Rewriter(ast.NodeTransformer):
@@ -67,6 +83,9 @@ class _Rewriter(ast.NodeTransformer):
         if mark and name not in self._bound:
             node.func = ast.copy_location(ast.Name(mark, ast.Load()), node.func)
         return node
+
+    def visit_MatchValue(self, node: ast.MatchValue) -> ast.AST:
+        return node  # A pattern holds no calls.
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
         self.generic_visit(node)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from ..run.request import Request
 from . import failures, scopes
-from .harness import DETAIL_LETTERS, BrokenTests, GradingJob, TestHarness, all_names
-from .run_tests import PEER, report
-from .solution_line import without_solution
+from .grading_job import BrokenTests, GradingJob, without_solution
+from .harness import DETAIL_LETTERS, TestHarness
+from .run_tests import PEER, READ, report
 
 if TYPE_CHECKING:
     import pytest
@@ -70,13 +70,15 @@ class _Results:
 
 def run(request: Request) -> int:
     """Run the file in `request.options` (tests, module, stop_early); write a line per test."""
-    return report(_rows(GradingJob(**request.options)))  # type: ignore[arg-type]
+    return report(_rows(GradingJob.of(request.options)))
 
 
 def _rows(job: GradingJob) -> Iterator[dict[str, object]]:
     harness = TestHarness(PEER)
     failures.own_module = _MODULE
     source = _prepared(job, harness)
+    yield READ
+    harness.meet()
     with open(_FILE, "w") as stream:
         stream.write(source)
     results = _Results(harness)
@@ -105,17 +107,14 @@ def _prepared(job: GradingJob, harness: TestHarness) -> str:
         BrokenTests: the file does not compile, or cannot be judged.
     """
     source = "\n\n".join(job.tests)
-    try:
-        words = all_names([compile(source, _FILE, "exec", dont_inherit=True)])
-    except (SyntaxError, ValueError) as error:
-        raise BrokenTests(f"the tests do not compile: {error}") from error
-    harness.begin(job._replace(tests=[source]), {*words, job.module})
+    job = job._replace(tests=(source,))
+    harness.begin(job)
     with without_solution():
         if not harness.interface.classes:
             return source
         import ast
 
-        from .rewriting import MARKS, rewritten
+        from .rewriting import MARKS, marked
 
         vars(builtins).update(MARKS)
-        return ast.unparse(rewritten(source, harness.interface))
+        return ast.unparse(*marked(job))

@@ -12,19 +12,18 @@ import os
 import resource
 import socket
 from collections.abc import Iterator
-from functools import lru_cache
-from types import CodeType
 from typing import TextIO
 
 from ..run.request import Request, receive
+from .grading_job import BrokenTests, GradingJob, HarnessFault, without_solution
 from .harness import TestHarness
-from .scopes import leave_no_trace
-from .solution_line import BrokenTests, GradingJob, HarnessFault, without_solution
 
 PEER, REPORT = 3, 4
 """The descriptors of the line to the solution, and of the file for results."""
 BEGUN, FRESH, OVER = b"begun", b"fresh", b"over"
 """The words to the driver: the tests run here; they need a fresh process; they are over."""
+READ: dict[str, object] = {"read": True}
+"""The row that says that the tests have been read, before anything is asked of the solution."""
 
 _YOUNG_OBJECTS = 20_000
 """The number of new objects after which the garbage collector looks at them.
@@ -41,7 +40,7 @@ is cheap.
 
 def run(request: Request) -> int:
     """Run the tests of the job in `request.options`."""
-    return report(results(GradingJob(**request.options), PEER))  # type: ignore[arg-type]
+    return report(results(GradingJob.of(request.options), PEER))
 
 
 def report(rows: Iterator[dict[str, object]]) -> int:
@@ -76,34 +75,14 @@ def results(job: GradingJob, line: int) -> Iterator[dict[str, object]]:
     """Run tests and yield the result of each. Everything that they do not define comes from the
     solution's process, by `line`.
     """
-    with without_solution():
-        tests = compile_tests(job)
     harness = TestHarness(line)
     try:
-        yield from harness.results(harness.prepare(tests, job), stop_early=job.stop_early)
+        tests = harness.prepare(job)
+        yield READ
+        harness.fetch()
+        yield from harness.results(tests, stop_early=job.stop_early)
     finally:
         harness.close()
-
-
-def compile_tests(job: GradingJob) -> list[CodeType]:
-    """Compile the tests to code objects.
-
-    Raises:
-        BrokenTests: a test does not compile.
-    """
-    tests: list[CodeType] = []
-    for number, source in enumerate(job.tests):
-        try:
-            tests.append(_compiled(source))
-        except (SyntaxError, ValueError) as error:
-            raise BrokenTests(f"test {number} does not compile: {error}") from error
-    return tests
-
-
-@lru_cache(maxsize=256)
-def _compiled(source: str) -> CodeType:
-    # Kept, since a test runner meets the tests of a task with many solutions.
-    return compile(source, "tests", "exec", dont_inherit=True)
 
 
 # --- many gradings in one process -----------------------------------------------
@@ -122,7 +101,7 @@ def run_many(request: Request) -> int:
     before = _peak_kib()
     for number in range(MAX_JOBS):
         request, streams = receive(line, number)
-        job = GradingJob(**request.options)  # type: ignore[arg-type]
+        job = GradingJob.of(request.options)
         with (
             os.fdopen(streams["report"], "w") as stream,
             socket.socket(fileno=streams["peer"]) as far,
@@ -144,7 +123,10 @@ def _peak_kib() -> int:
 
 def _leaves_no_trace(job: GradingJob) -> bool:
     """Return whether tests may run here; not if they need a fresh process, or are not Python."""
+    from .interface import interface_of
+
     try:
-        return not job.prelude and leave_no_trace(job.tests, compile_tests(job))
-    except (BrokenTests, RecursionError, MemoryError):
+        with without_solution():
+            return not job.prelude and interface_of(job).leaves_no_trace
+    except (BrokenTests, HarnessFault, MemoryError):
         return False

@@ -7,13 +7,12 @@ solution; which objects the tests may use, and for what, is decided here (`proxi
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from . import derived, failures, peer, proxies, remote_iterators, value_wire, values
+from .grading_job import GradingJob
 from .operations import LOOKS
 from .proxies import Handle, state_of
 
@@ -24,54 +23,6 @@ if TYPE_CHECKING:
 _KIND_LETTERS = 60
 _LONGEST_TOKEN = 40
 """The most characters of the name of an object: a letter, a number and its special methods."""
-
-
-class GradingJob(NamedTuple):
-    """The job of a test runner, as the driver sends it in the options of a request."""
-
-    tests: list[str]
-    """The sources of the tests."""
-    interface: dict[str, list[str]]
-    prelude: str = ""
-    module: str = "solution"
-    entry_point: str = ""
-    stop_early: bool = True
-    reference: str = ""
-    """A reference solution that has passed the tests, or is passing them now."""
-
-
-class BrokenTests(Exception):
-    """The tests cannot be used; that is the tests' fault, whatever the solution does."""
-
-
-class HarnessFault(Exception):
-    """The harness itself failed while reading the tests: ours, whatever the solution does."""
-
-
-@contextmanager
-def without_solution() -> Generator[None]:
-    """Mark a step that always runs and uses nothing of the solution, so a failure of the step is
-    ours.
-
-    Want of memory or of another resource stays unmarked, since a solution may be the cause. Long
-    expressions make deep trees, which are read with recursion.
-
-    Raises:
-        HarnessFault: the step failed.
-    """
-    limit = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(limit, _DEEP_TREES))
-    try:
-        yield
-    except (BrokenTests, HarnessFault, MemoryError, OSError):
-        raise
-    except Exception as error:
-        raise HarnessFault(f"{type(error).__name__}: {error}") from error
-    finally:
-        sys.setrecursionlimit(limit)
-
-
-_DEEP_TREES = 50_000
 
 
 def _like(function: object) -> tuple[str, dict[str, object]]:
@@ -153,8 +104,9 @@ class TestsLine:
         self._source: str | bool = False
         """Whether objects that arrive now come from an object under test, or the name of the
         function that returns them."""
-        self._job = GradingJob([], {})
-        self._interface: Interface | None = None
+        self._job = GradingJob(())
+        self.interface: Interface
+        """What the tests use of the solution."""
         self._surroundings: Surroundings | None = None
         self.names: dict[str, object] = {}
 
@@ -269,24 +221,6 @@ class TestsLine:
         wrong, self._wrong = self._wrong, ""
         return self._broken or wrong
 
-    @property
-    def interface(self) -> Interface:
-        """The interface of the solution, as used by the tests; read on first use."""
-        if self._interface is None:
-            from .interface import interface_of
-
-            job = self._job
-            with without_solution():
-                self._interface = interface_of(
-                    tuple(job.tests),
-                    tuple((name, tuple(names)) for name, names in job.interface.items()),
-                    job.module,
-                    job.entry_point,
-                    job.reference,
-                    job.prelude,
-                )
-        return self._interface
-
     # --- the line ---------------------------------------------------------------
 
     def _serve(self, verb: str, arguments: list[object]) -> object:
@@ -351,7 +285,6 @@ class TestsLine:
         name = self._check(token)
         if token[0] == "t":
             return self._lent[int(name[1:])]
-        self.line.goes_on(token)
         if token[0] == "w":
             return remote_iterators.awaited(self, token)
         existing = self.handles.get(name)

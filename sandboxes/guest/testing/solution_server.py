@@ -56,7 +56,7 @@ class SolutionServer:
         self._lent: dict[int, object] = {}
         """What stands for the tests' own functions and objects, by number."""
         self._tokens: dict[int, str] = {}
-        self.line = peer.Peer(descriptor, self._serve, self._sent, self._find)
+        self.line = peer.Peer(descriptor, self._serve, self._name, self._find)
         self._asking = RLock()
         self._failure: BaseException | None = None
         self._late: dict[int, BaseException] = {}
@@ -98,11 +98,6 @@ class SolutionServer:
             if letter not in "gw":
                 token += f".{abilities_of(item):x}"
             self._tokens[id(item)] = token
-        return token
-
-    def _sent(self, item: object) -> str:
-        """Return the token of an object that an answer gives to the tests."""
-        self.line.goes_on(token := self._name(item))
         return token
 
     def _kind_of(self, item: object) -> str:
@@ -268,6 +263,7 @@ class SolutionServer:
 _VERBS: dict[str, Callable[..., object]] = {
     "as_plain": lambda _, *arguments: derived.as_plain(*arguments),
     **{name: getattr(SolutionServer, name) for name in ("resolve", "call", "make", "advance")},
+    "method": SolutionServer.call,
     "what": lambda self, target: self._kind(target),
     "class": lambda self, target: value_wire.Ready(self._name(type(target))),
 }

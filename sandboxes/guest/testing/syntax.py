@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
 
 _CLOSE = ("isclose", "allclose", "array_equal")
 _UNCOMPARING = ("assertIs", "assertTrue", "assertFalse", "assertRaises")
@@ -33,10 +32,6 @@ def variable_of(node: ast.expr) -> str:
 def parts_of(node: ast.expr) -> list[ast.expr]:
     """Return the parts of a list, tuple or set that is written down."""
     return node.elts if isinstance(node, (ast.List, ast.Tuple, ast.Set)) else []
-
-
-def inside(node: ast.AST | None) -> Iterable[ast.AST]:
-    return ast.walk(node) if node else ()
 
 
 def sides_of(node: ast.AST) -> list[ast.expr]:

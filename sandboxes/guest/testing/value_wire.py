@@ -160,10 +160,14 @@ class Encoder:
         # This also keeps the item alive, so that no other object gets its id.
         self.containers.append(item)
 
-    def update(self, number: int) -> None:
-        """Append the present content of container `number`, to replace the other side's content."""
-        self._empty.append(number)
-        self._fill()
+    def update(self, before: Iterable[object]) -> None:
+        """Append the present content of each of the first containers that has changed since it had
+        the content `before`, to replace the other side's content.
+        """
+        for number, old in enumerate(before):
+            if old is not None and values.changed(self.containers[number], old):
+                self._empty.append(number)
+                self._fill()
 
     def _fill(self) -> None:
         while self._empty:

@@ -445,16 +445,30 @@ def _member_parts(item: Any) -> tuple[str, list[object]] | None:
     return "E", [kind.__module__, kind.__name__, str(item._name_ or value), value]
 
 
+_MUTABLE: tuple[Any, ...] = (list, set, deque)
+_CHANGED_BY: dict[Any, Callable[..., None]] = {
+    OrderedDict: OrderedDict.update, dict: dict.update, set: set.update, list: list.extend,
+    deque: deque.extend,
+}  # fmt: skip
+
+
 def content(item: object) -> list[object] | tuple[object, ...] | None:
     """Return the content of a mutable value, to detect changes later: a list of its items, or a
     tuple of what tells its bytes. None if it is immutable.
     """
     if isinstance(item, dict):
         return [*dict.keys(item), *dict.values(item)]
-    if isinstance(item, (list, set, deque)):
-        return list(item)
+    iterate: Any = next((kind.__iter__ for kind in _MUTABLE if isinstance(item, kind)), None)
+    if iterate:
+        return [*iterate(item)]
     buffer = isinstance(item, bytearray) or _is_numpy(item, "ndarray")
     return tuple(parts_of(item)[1]) if buffer else None  # type: ignore[index]
+
+
+def size(item: object) -> int:
+    """Return how much there is to compare in a mutable value; 0 for any other."""
+    found = content(item) or [""]
+    return len(found[-1]) if type(found) is tuple else len(found)  # type: ignore[arg-type]
 
 
 def changed(item: object, before: object) -> bool:
@@ -482,13 +496,12 @@ def replace(container: Any, parts: list[object]) -> None:
     Raises:
         Malformed: the container cannot change, or cannot have this content.
     """
-    if isinstance(container, (dict, set)):
-        container.clear()
-        new: Any = _pairs(parts[len(parts) % 2 :]) if isinstance(container, dict) else parts
-        container.update(new)
-    elif isinstance(container, (list, deque)):
-        container.clear()
-        container.extend(parts[isinstance(container, deque) :])
+    # By its exact type: a class of the solution may define these methods anew.
+    kind: Any = next((kind for kind in _CHANGED_BY if isinstance(container, kind)), None)
+    if kind:
+        new: Any = parts[kind is deque :]
+        kind.clear(container)
+        _CHANGED_BY[kind](container, _pairs(new[len(new) % 2 :]) if issubclass(kind, dict) else new)
     elif isinstance(container, bytearray):
         container[:] = base64.b64decode(*parts)  # type: ignore[arg-type]
     elif _is_numpy(container, "ndarray"):

@@ -28,6 +28,7 @@ from ludus.agent import (
     RandomPolicy,
     Sampling,
     ScriptedPolicy,
+    Stop,
     TokenPolicy,
     opening_of,
 )
@@ -527,6 +528,9 @@ def _show(name: str, options: EvalOptions, result: Evaluation) -> None:
         table.add_row(f"pass@{k}", *estimate.cells())
     table.add_row("turns", f"{result.turns:.2f}", "")
     table.add_row("episodes", str(result.episodes - result.failed), f"of {result.tasks} tasks")
+    for stop, count in result.stops.items():
+        if stop != Stop.TERMINATED:  # a crash of an agent or a limit, which also counts as reward
+            table.add_row(f"ended by {stop}", str(count), "")
     console = Console(highlight=False)
     console.print(f"{options.policy} on {name}, {options.split}", soft_wrap=True, markup=False)
     console.print(table)

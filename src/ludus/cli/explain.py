@@ -68,7 +68,7 @@ def main(arguments: Sequence[str]) -> int:
         whole = {
             "state": diagnosis.state,
             "step": history.step,
-            "steps": history.setting("steps"),
+            "steps": history.steps,
             "findings": diagnosis.standing(),
             "events": events,
         }

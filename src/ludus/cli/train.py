@@ -47,7 +47,7 @@ def main_sft(arguments: list[str]) -> int:
         from ludus.trainer.sft import folder_of, run_sft
     except ImportError as error:
         raise MissingExtra.of("train", needed_for="ludus sft") from error
-    with sft_progress(config.steps) as progress:
+    with sft_progress() as progress:
         return _supervised("sft", run_sft(config, progress=progress), folder_of(config))
 
 
@@ -74,7 +74,7 @@ def _main_preferences(arguments: list[str]) -> int:
         from ludus.trainer.run.journal import sft_progress
     except ImportError as error:
         raise MissingExtra.of("train", needed_for=f"ludus train {config.method}") from error
-    with sft_progress(config.steps, title=config.method) as progress:
+    with sft_progress(title=config.method) as progress:
         return _supervised("train", run_preferences(config, progress=progress), folder_of(config))
 
 
@@ -102,12 +102,12 @@ def _main_reward(arguments: list[str]) -> int:
     except ImportError as error:
         raise MissingExtra.of("train", needed_for="ludus train reward") from error
 
-    async def run(progress: Callable[[int, dict[str, float]], None]) -> Path:
+    async def run(progress: Callable[[int, int, dict[str, float]], None]) -> Path:
         trained = await run_reward(config, progress=progress)
         print(f"serve       {command_line('serve', trained.serve)}")
         return trained.checkpoint
 
-    with sft_progress(config.steps, title=REWARD) as progress:
+    with sft_progress(title=REWARD) as progress:
         return _supervised("train", run(progress), folder_of(config))
 
 

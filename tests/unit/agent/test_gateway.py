@@ -8,8 +8,10 @@ import copy
 import io
 import operator
 import os.path
+import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from functools import reduce
 from pathlib import Path
@@ -714,6 +716,31 @@ async def test_a_program_that_prints_without_end_is_bounded_and_killed_with_its_
         while psutil.pid_exists(int(file.read_text())):
             await asyncio.sleep(0.05)
     await env.close()
+
+
+OWNER = """
+import asyncio, sys
+from ludus.agent.gateway.programs import AgentCommand, AgentTask
+task = AgentTask(base_url="", anthropic_url="", key="", task="", messages=[])
+asyncio.run(AgentCommand(sys.argv[1])(task))
+"""
+
+
+def test_a_program_and_its_children_end_with_a_trainer_that_is_killed(tmp_path: Path) -> None:
+    file = tmp_path / "pids"
+    command = f"sh -c 'sleep 600 & echo $$ $! > {file}; wait'"
+    owner = subprocess.Popen([sys.executable, "-c", OWNER, command])
+    deadline = time.monotonic() + 60
+    while not (file.exists() and len(pids := file.read_text().split()) == 2):
+        assert time.monotonic() < deadline, "the agent has not begun"
+        time.sleep(0.05)
+    owner.kill()
+    owner.wait()
+    processes = [psutil.Process(int(pid)) for pid in pids if psutil.pid_exists(int(pid))]
+    _, alive = psutil.wait_procs(processes, timeout=20)
+    for process in alive:
+        process.kill()
+    assert not alive
 
 
 AGENT_FILE = """

@@ -24,6 +24,7 @@ from ludus.agent.viewer.tail import Tail
 from ludus.agent.viewer.views import VIEWS, Runs, thinned, view, without_text
 from ludus.errors import ConfigError
 from ludus.messages import assistant, user
+from ludus.metrics import write_plan
 from ludus.verdict import Verdict
 
 
@@ -275,6 +276,9 @@ def test_the_state_of_a_run_is_read_off_its_folder(tmp_path: Path) -> None:
     assert read(tmp_path).state() == "without a step"
     metrics(tmp_path, *({"step": n, "time": now - 900 + n, "reward/mean": 0.5} for n in (1, 2)))
     assert read(tmp_path).state() == "ended early"
+    write_plan(tmp_path, 2)  # of its data; config.toml has what is the default
+    assert read(tmp_path).state() == "finished"
+    write_plan(tmp_path, 3)
     metrics(tmp_path, {"step": 3, "time": now, "reward/mean": 0.5})
     assert read(tmp_path).state() == "finished"
     import fcntl

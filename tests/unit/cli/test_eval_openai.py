@@ -377,3 +377,25 @@ def test_a_server_that_fails_under_an_agent_is_a_failed_episode_and_no_zero(
         model = ["--policy", "openai", "--base-url", url, "--model", "tiny", "--tasks", "2"]
         assert main(["eval", "ludus/arithmetic-v0", *model, "--agent", f"{agent}:run"]) == 1
     assert "2 episodes failed" in capsys.readouterr().out
+
+
+CRASHES = """
+import httpx
+
+def run(task):
+    body = {"model": "any", "messages": [{"role": "user", "content": task.prompt}]}
+    headers = {"Authorization": f"Bearer {task.key}"}
+    httpx.post(f"{task.base_url}/chat/completions", json=body, headers=headers)
+    raise RuntimeError("lost its way")
+"""
+
+
+def test_how_often_an_agent_crashed_stands_beside_the_reward(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    agent = tmp_path / "agent.py"
+    agent.write_text(CRASHES)
+    with model_server(lambda _: (200, says("7"))) as (url, _):
+        model = ["--policy", "openai", "--base-url", url, "--model", "tiny", "--tasks", "2"]
+        assert main(["eval", "ludus/arithmetic-v0", *model, "--agent", f"{agent}:run"]) == 0
+    assert "ended by agent_failed  2" in capsys.readouterr().out

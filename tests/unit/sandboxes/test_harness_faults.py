@@ -11,11 +11,11 @@ import pytest
 
 from ludus.sandboxes.grading.calls import _read_report  # pyright: ignore[reportPrivateUsage]
 from ludus.sandboxes.grading.options import GradingFault
+from ludus.sandboxes.guest.testing.grading_job import BrokenTests, GradingJob, without_solution
 from ludus.sandboxes.guest.testing.idioms import examine
 from ludus.sandboxes.guest.testing.interface import Interface
 from ludus.sandboxes.guest.testing.peer import Gone
 from ludus.sandboxes.guest.testing.run_tests import write_rows
-from ludus.sandboxes.guest.testing.solution_line import BrokenTests, without_solution
 from ludus.sandboxes.guest.testing.value_wire import Malformed
 from ludus.sandboxes.local.runs import RunOutcome
 from ludus.sandboxes.protocol import ExecutionStatus, Usage
@@ -91,7 +91,7 @@ def work(form: str, count: int) -> int:
     tests = (helper, *(form.format(n=n) for n in range(count)))
     sys.setprofile(note)
     try:
-        examine(Interface(tests, (), "solution", "", "", ""))
+        examine(Interface(GradingJob(tests)))
     finally:
         sys.setprofile(None)
     return calls

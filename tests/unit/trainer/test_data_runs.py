@@ -16,6 +16,8 @@ import torch
 from ludus.agent.data.conversations import Conversation
 from ludus.agent.episodes import write_episodes
 from ludus.agent.trajectory import Episode, Segment, Trajectory, Turn
+from ludus.agent.viewer.run import RunReader
+from ludus.agent.viewer.views import Runs, view
 from ludus.cli.main import main
 from ludus.envs import make_async
 from ludus.errors import ConfigError
@@ -109,7 +111,7 @@ async def test_it_learns_resumes_as_if_not_cut_and_tells_the_held_out_loss(
     assert len(held_out) == 2
     assert held_out[1] < held_out[0]
 
-    def cut(step: int, metrics: dict[str, float]) -> None:
+    def cut(step: int, steps: int, metrics: dict[str, float]) -> None:
         task = asyncio.current_task()
         if step == 3 and task is not None:
             task.cancel()
@@ -514,3 +516,38 @@ def test_the_command_line_trains_and_resumes(
     words = ["train", "kto", "--data", bad, "--model.path", str(model)]
     assert main([*words, "--run.folder", str(tmp_path / "kto")]) == 2
     assert "kto's labels are true and false, and a row has 3" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("verb", "rows", "title"),
+    [
+        (["sft"], talk(20), "supervised"),
+        (["train", "dpo"], pairs(20), "dpo"),
+        (["train", "reward"], pairs(20), "reward"),
+    ],
+)
+def test_a_run_on_data_says_its_last_loss_and_how_far_it_came(
+    verb: list[str],
+    rows: list[Any],
+    title: str,
+    model: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    data, run = lines(tmp_path / "rows.jsonl", rows), tmp_path / "run"
+    words = ["--data", data, "--model.path", str(model), "--batch-size", "8", "--epochs", "1"]
+    words += ["--held-out", "0.2", "--run.folder", str(run), "--run.tensorboard", "false"]
+    assert main([*verb, *words]) == 0
+    (last,) = read_metrics(run / "metrics.jsonl")[-1:]
+    steps, held_out = int(last["step"]), f"held-out loss {last['held_out/loss']:.3f}"
+    told = f"{title} {steps}/{steps}  loss {last['loss']:.3f}  {held_out}"
+    assert told in capsys.readouterr().out
+    assert main(["explain", str(run)]) == 0
+    said = capsys.readouterr().out
+    assert held_out in said
+    assert f"step {steps} of {steps}" in said
+    reader = RunReader(run, "run", None)
+    reader.refresh()
+    assert reader.state() == "finished"
+    charts = view("overview", Runs([reader]), {})["charts"]
+    assert ["loss", "held_out/loss"] in [chart["columns"] for chart in charts]

@@ -190,10 +190,10 @@ async def test_a_run_is_known_by_what_is_really_served(tmp_path: Path) -> None:
 
 
 def test_a_short_supervised_run_shows_its_steps_where_no_terminal_is() -> None:
-    for steps, shown in ((1, [1]), (3, [1, 2, 3]), (20, [4, 8, 12, 16, 20]), (0, [20])):
+    for steps, shown in ((1, [1]), (3, [1, 2, 3]), (20, [4, 8, 12, 16, 20]), (7, [*range(1, 8)])):
         said = io.StringIO()
-        with sft_progress(steps, Console(file=said, force_terminal=False)) as progress:
-            for step in range(1, (steps or 20) + 1):
-                progress(step, {"loss": 0.5, "tokens": 10, "time/step_s": 1.0})
+        with sft_progress(Console(file=said, force_terminal=False)) as progress:
+            for step in range(1, steps + 1):
+                progress(step, steps, {"loss": 0.5, "tokens": 10, "time/step_s": 1.0})
         lines = [line for line in said.getvalue().splitlines() if "loss" in line]
         assert [int(line.split()[1].partition("/")[0]) for line in lines] == shown

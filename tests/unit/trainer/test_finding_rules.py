@@ -297,3 +297,16 @@ def test_a_prompt_is_no_longer_strange_once_turns_come_to_their_end() -> None:
     assert told(steps_of(0.1, **columns), {"steps": 10})["strange_prompt"] == "open"
     columns["turn/cut"] = [0.7] * 4 + [0.0] * 6
     assert told(steps_of(0.1, **columns), {"steps": 10})["strange_prompt"] == "closed"
+
+
+@pytest.mark.parametrize(
+    ("end", "name"), [("agent_failed", "agent_fails"), ("agent_timeout", "agent_late")]
+)
+def test_an_agent_that_often_breaks_is_named_as_long_as_it_does(end: str, name: str) -> None:
+    for share, expected in ((0.2, None), (0.6, "open")):
+        assert (
+            told(steps_of(0.5, **{f"stop/{end}": [share] * 10}), {"steps": 10}).get(name)
+            == expected
+        )
+    mended = told(steps_of(0.5, **{f"stop/{end}": [0.6] * 4 + [0.0] * 6}), {"steps": 10})
+    assert mended[name] == "closed"

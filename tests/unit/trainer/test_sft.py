@@ -12,7 +12,7 @@ import torch
 
 from ludus.agent.episodes import read_episodes
 from ludus.errors import ConfigError, SaveFailed
-from ludus.metrics import read_metrics
+from ludus.metrics import planned_steps, read_metrics
 from ludus.trainer.config import ModelConfig, RunConfig, SFTConfig, TrainerConfig
 from ludus.trainer.models.checkpoint_folders import checkpoints
 from ludus.trainer.models.loading import load_model
@@ -54,7 +54,7 @@ class Stop:
     def __init__(self, step: int) -> None:
         self.step = step
 
-    def __call__(self, step: int, metrics: dict[str, float]) -> None:
+    def __call__(self, step: int, steps: int, metrics: dict[str, float]) -> None:
         task = asyncio.current_task()
         if step == self.step and task is not None:
             task.cancel()
@@ -124,7 +124,9 @@ async def test_it_ends_early_once_the_loss_is_low_enough_cut_or_not(
     assert (await run_sft(early("whole"))).name == "step-000020"
     with pytest.raises(asyncio.CancelledError):
         await asyncio.create_task(run_sft(early("cut"), progress=Stop(7)))
+    assert planned_steps(tmp_path / "cut") == 40
     assert (await run_sft(early("cut", resume=True))).name == "step-000020"
+    assert planned_steps(tmp_path / "cut") == 20  # nothing is left to be made
     never = replace(config(model, tmp_path / "never", steps=24), stop_loss=1e-9)
     assert (await run_sft(never)).name == "step-000024"
 
