@@ -8,9 +8,11 @@ directions. `maths_laws.py` runs these laws beside its own.
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterator
+from math import gcd
 
-from maths_words import Row
+from maths_words import Row, worded
 
 _REFUSES = (
     "I'm sorry, but I can't determine this reliably without further computation: {}",
@@ -492,9 +494,572 @@ def powers_in_words(rng: random.Random, count: int) -> Iterator[Row]:
             yield Row(law, "What is its value?", gold, said, paid)
 
 
+# --- final values in prose ---
+
+_PROBLEM = "A garden is laid out in two parts. How long is the fence around the garden?"
+_LAID = (
+    "The two sides are 7 and 12.\n\n", "We have $w = 7$ and the length is $12$.\n\n",
+    "With w = 7 we get 2·7 + 2·12.\n\n",
+)  # fmt: skip
+_PROSE_ENDS = (
+    "A fence all the way round the garden would therefore take # metres of wire.",
+    "Going round the garden therefore takes # metres of wire, and this is the length we wanted.",
+    "So one needs # metres of fence to close the garden in.",
+    "Hence the required length is # (@).", "Hence the length is # (@); both sides count twice.",
+    "The fence is # (@) metres long.",
+)  # fmt: skip
+_PROSE_OTHERS = (
+    "A fence of # metres would therefore not be enough.", "So # metres of fence are too few.",
+    "The fence is not # (@) metres long.", "If the garden were a square, we would need # metres.",
+)  # fmt: skip
+_CHINESE = (
+    "笼中有兔#只（@只），鸡 23 只。",
+    "**答**：笼中有兔#只（@只），鸡 23 只。",
+    "答：兔有#只（@ 只）。",
+)
+_TEN_SIGNS = "零一二三四五六七八九十"
+
+
+def values_of_prose(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield a final value in words within prose, perhaps with its digits in brackets."""
+    for _ in range(count):
+        value, other = rng.sample(range(21, 100), 2)
+        said = rng.choice(_LAID) + rng.choice(_PROSE_ENDS)
+        said = said.replace("#", worded(value, "English")).replace("@", str(value))
+        for gold, paid in ((value, True), (other, False), (12, False)):
+            yield Row("values of prose", _PROBLEM, f"{gold} m", said, paid)
+        said = rng.choice(_LAID) + rng.choice(_PROSE_OTHERS)
+        said = said.replace("#", worded(value, "English")).replace("@", str(value))
+        yield Row("values of prose, refused", _PROBLEM, f"{value} m", said, False)
+        value = rng.randrange(11, 20)
+        sign = "十" + _TEN_SIGNS[value - 10]
+        said = "设兔有 $y$ 只，$2y=24$。\n\n" + rng.choice(_CHINESE).replace("#", sign)
+        for gold, paid in ((value, True), (23, False)):
+            answer = said.replace("@", str(value))
+            yield Row("values of prose, Chinese", "问兔有多少只？", str(gold), answer, paid)
+
+
+_PARTS_OF = (
+    "dividing both numbers by six shows that # of the students do.", "So # of the class take part.",
+    "Hence # of the students play a sport.", "That means # of all students do.",
+    "In lowest terms that is # of the students.", "We see that # of them play.",
+)  # fmt: skip
+_NO_PARTS = (
+    "So more than # of the students do.", "So nearly # of them play.", "Not # of the students do.",
+    "Another # of the students would have to join.", "So at least # of the students do.",
+)  # fmt: skip
+_BELOW_TEN = {3: "third", 4: "quarter", 5: "fifth", 7: "seventh", 8: "eighth", 9: "ninth"}
+_DOZENS = (
+    "he has # melons in total.", "So there are # melons.", "Together that makes # melons.",
+    "So he has got # of melons.", "The baskets hold # melons.",
+)  # fmt: skip
+
+
+def parts_of_prose(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield fractions and dozens in the words of a sentence, and sentences that only bound them."""
+    for _ in range(count):
+        below, part = rng.choice(((3, 2), (4, 3), (5, 2), (5, 3), (7, 4), (8, 5), (9, 4)))
+        words = f"{_SPELT[part]}{rng.choice(' -')}{_BELOW_TEN[below]}s"
+        prompt = f"Of {6 * below} students, {6 * part} play a sport. What fraction is this?"
+        lead = rng.choice((f"{6 * part} of the {6 * below} students play; ", "We reduce. ", ""))
+        said = lead + rng.choice(_PARTS_OF).replace("#", words)
+        for gold, paid in ((f"\\frac{{{part}}}{{{below}}}", True), (str(6 * part), False),
+                           (f"\\frac{{{below - part}}}{{{below}}}", False)):  # fmt: skip
+            yield Row("parts of prose", prompt, gold, said, paid)
+        said = lead + rng.choice(_NO_PARTS).replace("#", words)
+        gold = f"\\frac{{{part}}}{{{below}}}"
+        yield Row("parts of prose, bounded", prompt, gold, said, False)
+        dozens = rng.randrange(1, 6)
+        prompt = f"A farmer has 4 baskets with {3 * dozens} melons each. How many melons are these?"
+        words = "a dozen" if dozens == 1 else f"{_SPELT[dozens]} dozen"
+        lead = rng.choice((f"Four baskets of {3 * dozens} melons: ", "We multiply. ", ""))
+        said = lead + rng.choice(_DOZENS).replace("#", words)
+        for number, paid in ((12 * dozens, True), (3 * dozens, False), (dozens, False)):
+            yield Row("dozens", prompt, str(number), said, paid)
+
+
+_ONLY_FUNCTIONS = (
+    "Therefore ${}$ is the only possibility.", "Hence the only such function is ${}$.",
+    "So ${}$ is the unique solution.", "Therefore ${}$ for all real $x$.", "Thus ${}$.",
+)  # fmt: skip
+_TRIED = (
+    ", and it does satisfy the equation:\n${g}+2({h})={t}=3x$ ✓.",
+    " Check: ${g}+2({h})={t}=3x$.",
+    " It works:\n\n$${g}+2({h})={t}=3x$$", " Indeed, ${g}+2({h})=3x$ ✓", "",
+    "\n\nSubstituting back gives ${g}+2({h})=3x$, as required.",
+)  # fmt: skip
+
+
+def functions(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield a function that a sentence finds, with a check behind, for golds of another order."""
+    prompt = "Find all functions $f:\\mathbb{R}\\to\\mathbb{R}$ with $f(x)+2f(1-x)=3x$ for all $x$."
+    for _ in range(count):
+        a, b = rng.randrange(2, 9), rng.randrange(2, 9)
+        found = rng.choice(_ONLY_FUNCTIONS).format(f"f(x)=-{a}x+{b}")
+        tried = rng.choice(_TRIED)
+        found = found.rstrip(".") if tried[:1] == "," else found
+        tried = tried.format(g=f"({b}-{a}x)", h=f"{b}-{a}+{a}x", t=f"{b}-{a}x+{2 * b}+3x")
+        said = f"Replace $x$ by $1-x$: $f(1-x)+2f(x)=3-3x$.\n\n{found}{tried}"
+        yield Row("functions", prompt, f"f(x)={b}-{a}x", said, True)
+        yield Row("functions, another", prompt, f"f(x)={b}-{a + 1}x", said, False)
+        yield Row("functions, another", prompt, f"f(x)={b + 1}-{a}x", said, False)
+
+
+_NAMED_FIELDS = (
+    ("Find the mean of the numbers.", "mean", "median"), ("What is the area?", "area", "perimeter"),
+    ("What is the total cost in euros?", "total_cost", "discount"),
+    ("How many pages does he read?", "pages", "days"), ("Find $x$.", "x", "y"),
+)  # fmt: skip
+_FENCES = ("{}", "```json\n{}\n```", "```\n{}\n```")
+
+
+def single_records(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield a record with one field, which names what is asked or something else."""
+    for _ in range(count):
+        prompt, name, other = rng.choice(_NAMED_FIELDS)
+        value = rng.randrange(2, 99)
+        work = rng.choice(("", "4 + 8 = 12\nCount: 6\n\n", "We add up.\n\n"))
+        for field, number, paid in ((name, value, True), (name, value + 1, False),
+                                    (other, value, False)):  # fmt: skip
+            said = work + rng.choice(_FENCES).format(f'{{"{field}": {number}}}')
+            law = "single records" if paid else "single records, another"
+            yield Row(law, prompt, str(value), said, paid)
+
+
+# --- labels and units around values ---
+
+_TIMED = ("**Time: {}**", "**Time:** {}", "**Total time: {}**", "**Answer: {}**", "Time = {}")
+_TIMED_CHAINS = ("{m} min = {w} min + {r} min = {}\n\n", "{m} / 60 = {h} remainder {r}\n\n", "")
+
+
+def labelled_durations(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield a duration in two units behind a label, and other durations."""
+    for _ in range(count):
+        hours, minutes = rng.randrange(1, 9), rng.randrange(5, 59)
+        prompt = "How long does the machine need? Give hours and minutes."
+        gold = rng.choice((f"{hours} hours {minutes} minutes", f"{hours} h {minutes} min"))
+        duration = rng.choice(("{} h {} min", "{} hours {} minutes", "{} hours and {} minutes"))
+        for minute, paid in ((minutes, True), (minutes + 1, False)):
+            value = duration.format(hours, minute)
+            chain = rng.choice(_TIMED_CHAINS).format(
+                f"{hours} h {minute} min", m=60 * hours + minute, w=60 * hours, r=minute, h=hours
+            )
+            said = chain + rng.choice(_TIMED).format(value)
+            law = "labelled durations" if paid else "labelled durations, another"
+            yield Row(law, prompt, gold, said, paid)
+
+
+_OHMS = (
+    ("Find the resistance.", "R = V / I = {a} V / {b} A", "ohm", "ohms", "Ω"),
+    ("Find the speed.", "v = s / t = {a} m / {b} s", "m/s", "metres per second", "m/s"),
+    ("Find the power.", "P = W / t = {a} J / {b} s", "W", "watts", "W"),
+    ("Find the density.", "d = m / V = {a} g / {b} mL", "g/mL", "g/mL", "g/mL"),
+)  # fmt: skip
+_WHICH_IS = (", which is {} {}.", ", which makes {} {}.", ", that is {} {}.", ", i.e. {} {}.",
+             ", which comes to {} {}.")  # fmt: skip
+
+
+def chains_spoken_on(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield a chain with units whose value stands in the clause behind it."""
+    for _ in range(count):
+        prompt, chain, sign, words, symbol = rng.choice(_OHMS)
+        below, value = rng.randrange(2, 9), rng.randrange(10, 60)
+        lead = rng.choice(("The law gives ", "", "We have ", "So "))
+        said = lead + chain.format(a=below * value, b=below)
+        said += rng.choice(_WHICH_IS).format(value, rng.choice((words, symbol)))
+        for gold, paid in ((value, True), (below, False), (value + 1, False)):
+            law = "chains spoken on" if paid else "chains spoken on, another"
+            yield Row(law, prompt, f"{gold} {rng.choice((sign, symbol))}", said, paid)
+
+
+_WORLD_UNITS = (
+    ("Tính vận tốc trung bình của ô tô.", "km/giờ", "km/h", "m/giờ", "Đáp số: {}"),
+    ("Jaka jest prędkość pociągu?", "km/godz.", "km/h", "m/h", "Odpowiedź: {}"),
+    ("Trenin hızı kaç km/saattir?", "km/saat", "km/h", "m/saat", "Cevap: {}"),
+    ("Berapa kecepatan mobil itu?", "km/jam", "km/h", "m/jam", "Jawaban: {}"),
+    ("Hoe snel rijdt de trein?", "km/uur", "km/h", "m/uur", "Antwoord: {}"),
+    ("Vad är tågets hastighet?", "km/tim", "km/h", "m/tim", "Svar: {}"),
+    ("Quanto custou a bicicleta?", "reais", "R$", "centavos", "Logo, ela custou {}."),
+    ("Qual o novo preço?", "reais", "R$", "centavos", "Logo, o novo preço é de {}."),
+)  # fmt: skip
+
+
+def world_units(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield units in the words of other languages, for golds in signs and the other way round."""
+    for _ in range(count):
+        prompt, word, sign, other, shape = rng.choice(_WORLD_UNITS)
+        value = rng.randrange(12, 99)
+        money = word == "reais"
+        digits = f"{value},00" if money and rng.random() < 0.5 else str(value)
+        sides = [f"{value} {word}", f"R$ {digits}" if money else f"{value} {sign}"]
+        work = f"Novo preço = {value - 2} + 2 = {value}\n\n" if money else "165 : 3\n\n"
+        gold, said = rng.sample(sides, 2)
+        gold = gold.replace("$", "\\$")
+        yield Row("world units", prompt, gold, work + shape.format(said), True)
+        said = work + shape.format(f"{value} {other}")
+        yield Row("world units, another", prompt, gold, said, False)
+
+
+# --- options ---
+
+_UNIT_OPTIONS = (
+    ("What is the SI unit of electric resistance?", ("volt", "ohm", "ampere", "watt")),
+    ("Which planet is closest to the sun?", ("Venus", "Mercury", "Mars", "Earth")),
+    ("Which of these shapes has four equal sides?", ("kite", "rhombus", "trapezoid", "rectangle")),
+)
+_CONTENT_ENDS = (
+    "The others measure other things; resistance is R = V/I and has the unit **{}**.",
+    "So it is the **{}**.", "Comparing all four in turn, it must be **{}**.",
+    "We check them one by one, and what fits is the **{}**.", "That means the answer is **{}**.",
+)  # fmt: skip
+_CONTENT_OTHERS = (
+    "It is certainly not the **{}**.",
+    "One might think of the **{}**, but that is wrong.",
+    "Many people would say **{}**.",
+)
+_LETTER_PAIRS = (
+    "**{} and {}**",
+    "**{}, {}**",
+    "{} and {}",
+    "({}) and ({})",
+    "So it is **{}** and **{}**.",
+)
+
+
+def contents_of_options(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield the content of an option in bold for a gold letter, and pairs of letters."""
+    for _ in range(count):
+        question, options = rng.choice(_UNIT_OPTIONS)
+        listed = "\n".join(
+            f"{letter}. {text}" for letter, text in zip("ABCD", options, strict=True)
+        )
+        right, wrong = rng.sample("ABCD", 2)
+        text = options["ABCD".index(right)]
+        said = "We go through them.\n\n" + rng.choice(_CONTENT_ENDS).format(text)
+        yield Row("contents of options", f"{question}\n{listed}", right, said, True)
+        yield Row("contents of options", f"{question}\n{listed}", wrong, said, False)
+        said = "We go through them.\n\n" + rng.choice(_CONTENT_OTHERS).format(text)
+        yield Row("contents of options, refused", f"{question}\n{listed}", right, said, False)
+        primes = rng.sample((53, 59, 61, 67), 2) + rng.sample((51, 57, 63, 69), 2)
+        rng.shuffle(primes)
+        pairs = [*zip("ABCD", primes, strict=True)]
+        prompt = "Which of the following are prime? (Select all.)\n"
+        prompt += "\n".join(f"{letter}. {number}" for letter, number in pairs)
+        work = "\n".join(f"- {n} {'✗' if n % 3 == 0 else 'prime ✓'}" for n in primes)
+        both = [letter for letter, number in pairs if number % 3]
+        shape = rng.choice(_LETTER_PAIRS)
+        said = f"{work}\n\n{shape.format(*both)}"
+        yield Row("pairs of letters", prompt, ", ".join(both), said, True)
+        for other in "ABCD":
+            if other not in both:
+                gold = ", ".join(sorted((both[0], other)))
+                yield Row("pairs of letters, others", prompt, gold, said, False)
+
+
+_OPTION_NUMBERS = ("So it is ({}).", "Hence ({}) is prime.", "The answer is ({}).", "**({})**",
+                   "So the correct one is ({}).", "Therefore ({}).")  # fmt: skip
+
+
+def option_numbers(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield the number of an option in brackets, for golds of its number or its value."""
+    for _ in range(count):
+        values = rng.sample((14, 16, 17, 18, 19, 22, 25, 27), 4)
+        listed = "\n".join(f"({n}) {value}" for n, value in enumerate(values, start=1))
+        prompt = f"Which of these is the one?\n{listed}"
+        right, wrong = rng.sample(range(4), 2)
+        lead = rng.choice((f"{values[wrong]} fails.", f"It is odd and not {values[wrong]}."))
+        said = f"{lead} " + rng.choice(_OPTION_NUMBERS).format(right + 1)
+        for gold, paid in ((right + 1, True), (wrong + 1, False),
+                           (values[right], True), (values[wrong], False)):  # fmt: skip
+            law = "option numbers" if paid else "option numbers, another"
+            yield Row(law, prompt, str(gold), said, paid)
+
+
+# --- parts, cases, several unknowns ---
+
+_PART_HEADS = (
+    "**(a)** {}\n\n**(b)** {}",
+    "(a) {}\n\n(b) {}",
+    "(a) {}\n(b) {}",
+    "Part (a): {}\n\nPart (b): {}",
+)
+_ZEROS = (
+    "$x^2-{s}x+{p}=(x-{a})(x-{b})$, so the zeros are $x={a}$ and $x={b}$.",
+    "We factor: (x - {a})(x - {b}). The zeros are {a} and {b}.", "The zeros are x = {a}, x = {b}.",
+    "Setting f(x) = 0 gives $x = {a}$ or $x = {b}$.",
+)  # fmt: skip
+_LEAST = (
+    "Completing the square gives the vertex. The minimum value is ${}$.", "So f takes its least value {}.",
+    "The minimum is at the vertex, so the minimum value is {}.",
+)  # fmt: skip
+
+
+def parts_of_several(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield the parts of a solution, one of which has two values."""
+    for _ in range(count):
+        a, b = sorted(rng.sample(range(1, 9), 2))
+        least = rng.randrange(-9, -1)
+        prompt = f"Let $f(x)=x^2-{a + b}x+{a * b}$. (a) Find the zeros. (b) Find the minimum value."
+        zeros = rng.choice(_ZEROS).format(s=a + b, p=a * b, a=a, b=b)
+        said = rng.choice(_PART_HEADS).format(zeros, rng.choice(_LEAST).format(least))
+        for gold, paid in ((f"(a) {a}, {b}; (b) {least}", True), (f"(a) {a}, {b}; (b) {b}", False),
+                           (f"(a) {a}, {b + 1}; (b) {least}", False)):  # fmt: skip
+            yield Row("parts of several", prompt, gold, said, paid)
+
+
+_CASE_ENDS = (
+    "If $a>0$ then $|a|=a$, so the quotient equals ${p}$. If $a<0$ then $|a|=-a$, so the quotient equals ${n}$.",
+    "For $a>0$ we get ${p}$, and for $a<0$ we get ${n}$.",
+    "If a > 0, the value is {p}. If a < 0, the value is {n}.",
+    "If $a<0$, the value is ${n}$. If $a>0$, the value is ${p}$.",
+    "In case (i) it equals {p}; in case (ii) it equals {n}.", "(i) {p}\n(ii) {n}",
+)  # fmt: skip
+_CASE_GOLDS = ("(i) {p}, (ii) {n}", "(i) {p}; (ii) {n}", "(i) ${p}$ (ii) ${n}$")
+
+
+def values_by_case(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield the value of each case that a question lists, and the cases the other way round."""
+    prompt = (
+        "For real $a$, find the value of $\\frac{k|a|}{a}$ in each case: (i) $a>0$, (ii) $a<0$."
+    )
+    for _ in range(count):
+        value = rng.randrange(1, 9)
+        said = rng.choice(_CASE_ENDS).format(p=value, n=-value)
+        gold = rng.choice(_CASE_GOLDS)
+        yield Row("values by case", prompt, gold.format(p=value, n=-value), said, True)
+        yield Row("values by case, turned", prompt, gold.format(p=-value, n=value), said, False)
+
+
+_UNKNOWN_ENDS = (
+    "Hence $z={z}$, $y={y}$, $x={x}$.", "So z = {z}, y = {y} and x = {x}.",
+    "Therefore $y={y}$, $x={x}$ and $z={z}$.", "Hence z = {z}, x = {x}, y = {y}.",
+)  # fmt: skip
+
+
+def unknowns_in_any_order(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield the values of several unknowns in another order, and another assignment."""
+    for _ in range(count):
+        x, y, z = rng.sample(range(1, 9), 3)
+        prompt = f"Solve: $x+y+z={x + y + z}$, $x-y+z={x - y + z}$, $x+y-z={x + y - z}$."
+        work = f"Subtracting: $2y={2 * y}$.\n\nThe first equation then gives $x={x + 1}-1={x}$.\n\n"
+        said = work + rng.choice(_UNKNOWN_ENDS).format(x=x, y=y, z=z)
+        shape = rng.choice(("(x,y,z)=({},{},{})", "x={}, y={}, z={}", "({}, {}, {})"))
+        yield Row("unknowns in any order", prompt, shape.format(x, y, z), said, True)
+        yield Row("unknowns in any order, others", prompt, shape.format(z, y, x), said, False)
+
+
+_TWO_NAMED = (
+    ("Find the smaller angle.", "45", "* Smaller angle: $x=#^\\circ$; larger angle: $@^\\circ$."),
+    ("Find the shorter side.", "7", "- Shorter side: # cm; longer side: @ cm."),
+    ("What is the first number?", "12", "- First number: #; second number: @"),
+    ("Find the width of the garden.", "5", "**Width:** #, **length:** @"),
+    ("りんごは何個買いましたか。", "7", "以上より、りんごは#個、みかんは@個買ったことになる。"),
+    ("りんごは何個ありますか。", "7", "よって、みかんは@個、りんごは#個である。"),
+    ("사과는 몇 개입니까?", "7", "따라서 사과는 #개, 배는 @개이다."),
+    ("问苹果有几个？", "7", "所以苹果有#个，梨有@个。"),
+    ("问鸡有几只？", "7", "所以兔有@只，鸡有#只。"),
+)  # fmt: skip
+
+
+def two_named_values(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield two values with their names in one line, of which the question asks for one."""
+    for _ in range(count):
+        prompt, _, shape = rng.choice(_TWO_NAMED)
+        value, other = rng.sample(range(5, 90), 2)
+        said = "2 + 3 = 5\n\n" + shape.replace("#", str(value)).replace("@", str(other))
+        yield Row("two named values", prompt, str(value), said, True)
+        yield Row("two named values", prompt, str(other), said, False)
+
+
+_WAYS = (("east", "eastward", "west"), ("north", "northward", "south"), ("west", "westwards", "east"),
+         ("upward", "upwards", "downward"), ("to the left", "leftward", "to the right"))  # fmt: skip
+_DIRECTED = (
+    "The acceleration has the direction of the force, so the object accelerates {w} at {v}.",
+    "So it accelerates at {v} {w}.", "Hence the acceleration is {v}, directed {w}.",
+    "Its acceleration is {v} {w}.", "Magnitude: {v}\nDirection: {w}",
+)  # fmt: skip
+
+
+def directions_beside(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield a magnitude with its direction in the words of a sentence, and the opposite one."""
+    for _ in range(count):
+        way, worded_way, opposite = rng.choice(_WAYS)
+        value = rng.randrange(2, 40)
+        prompt = f"The net force acts {way}. Find the acceleration (magnitude and direction)."
+        said = f"a = F/m = {2 * value} N / 2 kg = {value} m/s².\n\n"
+        said += rng.choice(_DIRECTED).format(w=worded_way, v=f"{value} m/s²")
+        for gold, paid in ((f"{value} m/s^2 {way}", True), (f"{value} m/s^2 {opposite}", False),
+                           (f"{value + 1} m/s^2 {way}", False)):  # fmt: skip
+            law = "directions beside" if paid else "directions beside, others"
+            yield Row(law, prompt, gold, said, paid)
+
+
+_COMMA_PROMPTS = (
+    ("Oblicz średnią arytmetyczną liczb 3, 4, 6 i 9.", "Odpowiedź: średnia arytmetyczna wynosi {}."),
+    ("Ile wynosi pole trójkąta?", "Odpowiedź: pole wynosi {}."),
+    ("Vypočítejte průměr čísel.", "Odpověď: průměr je {}."),
+    ("Bereken het gemiddelde van de getallen.", "Antwoord: het gemiddelde is {}."),
+    ("Sayıların ortalamasını bulunuz.", "Cevap: {}"), ("Beräkna medelvärdet.", "Svar: {}."),
+    ("Berechne den Mittelwert.", "Der Mittelwert beträgt {}."),
+    ("Calculer la moyenne.", "La moyenne est donc {}."), ("Вычислите среднее.", "Среднее равно {}."),
+)  # fmt: skip
+
+
+def commas_of_all(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield decimals with a comma in many languages, for golds written so."""
+    for _ in range(count):
+        prompt, shape = rng.choice(_COMMA_PROMPTS)
+        value = f"{rng.randrange(2, 90)},{rng.randrange(1, 100)}".rstrip("0")
+        other = value.replace(",", "") if rng.random() < 0.5 else f"{value}1"
+        said = f"22 : 4 = {value}\n\n{shape.format(value)}"
+        for gold, paid in ((value, True), (value.replace(",", "."), True), (other, False)):
+            law = "commas of all" if paid else "commas of all, another"
+            yield Row(law, prompt, gold, said, paid)
+
+
+_KOREAN_ENDS = (
+    "따라서 구하는 확률은 {} 이다.", "그러므로 확률은 {}이다.", "### 최종 답\n\n따라서 구하는 확률은 {} 이다.",
+    "### 답\n\n구하는 확률은 {}이다.", "따라서 답은 {}이다.", "최종 답: 따라서 확률은 {}입니다.",
+)  # fmt: skip
+
+
+def korean_conclusions(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield Korean conclusions below a heading, and denied ones."""
+    for _ in range(count):
+        part, whole = sorted(rng.sample((1, 3, 5, 7, 11, 13), 2))
+        value = f"{part}/{whole}"
+        said = "모두 $6$가지이다.\n\n" + rng.choice(_KOREAN_ENDS).format(value)
+        prompt = "합이 $7$이 될 확률을 구하시오."
+        for gold, paid in ((f"\\frac{{{part}}}{{{whole}}}", True),
+                           (f"\\frac{{{part}}}{{{whole + 1}}}", False)):  # fmt: skip
+            yield Row("Korean conclusions", prompt, gold, said, paid)
+        said = f"모두 $6$가지이다.\n\n따라서 구하는 확률은 {value}이 아니다."
+        gold = f"\\frac{{{part}}}{{{whole}}}"
+        yield Row("Korean conclusions, denied", prompt, gold, said, False)
+
+
+# --- forms that repeat the question ---
+
+_REPEATING = (
+    ("0.\\overline{{{}}}", "0.\\overline{{{}}}"),
+    ("0.{0}{0}...", "0.\\overline{{{}}}"),
+    ("0.\\overline{{{}}}", "0.{0}{0}{0}..."),
+)
+_AS_FRACTION = (
+    "Find the fraction for ${}$ in lowest terms.",
+    "What common fraction is equal to ${}$?",
+    "Write ${}$ as $p/q$.",
+    "Write the repeating decimal ${}$ as a common fraction.", "Convert ${}$ to a fraction.",
+    "Express ${}$ as a quotient of two integers.", "Express ${}$ as a ratio of integers.",
+    "Write ${}$ in the form $\\frac{{a}}{{b}}$ with integers $a$ and $b$.",
+    "Write ${}$ as a simplified fraction.", "Which fraction equals ${}$?",
+    "Find a fraction equal to ${}$.", "Rewrite ${}$ as a single fraction.",
+    "Express ${}$ as a rational number in lowest terms.", "What is ${}$ as a proper fraction?",
+)  # fmt: skip
+_SAYS = ("So the value is $\\boxed{{{}}}$.", "The answer is ${}$.", "Hence it is ${}$.")
+
+
+def repeated_decimals(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield the decimal of a question for a fraction, and the fraction."""
+    for _ in range(count):
+        block = rng.choice((27, 36, 45, 63, 72, 81, 18, 54, 12, 15))
+        divisor = gcd(block, 99)
+        gold = f"\\frac{{{block // divisor}}}{{{99 // divisor}}}"
+        asked, repeated = rng.choice(_REPEATING)
+        prompt = rng.choice(_AS_FRACTION).format(asked.format(block))
+        shape = rng.choice(_SAYS)
+        said = "The block repeats. " + shape.format(repeated.format(block))
+        yield Row("repeated decimals", prompt, gold, said, False)
+        yield Row("decimals as fractions", prompt, gold, "We divide. " + shape.format(gold), True)
+        terms = rng.choice((8, 16, 20, 25, 40))
+        digits = f"{rng.randrange(1, terms // 2) * 2 + 1}"
+        part = int(digits) if gcd(int(digits), terms) == 1 else 3
+        decimal = f"{part / terms:g}"
+        prompt = rng.choice(_AS_FRACTION).format(decimal)
+        gold = f"\\frac{{{part}}}{{{terms}}}"
+        yield Row("repeated decimals", prompt, gold, shape.format(decimal), False)
+        yield Row("decimals as fractions", prompt, gold, shape.format(gold), True)
+
+
+# --- what was lost before ---
+
+_RANGES = ("all integers from {} to {}", "all whole numbers from {} to {}", "the integers from {} to {}",
+           "the integers {} through {}")  # fmt: skip
+_RANGE_ENDS = ("So the solutions are {}.", "Hence $n$ can be {}.", "{}", "The answer is {}.")
+
+
+def ranges_in_words(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield a run of whole numbers in words for golds that list them."""
+    for _ in range(count):
+        low, long = rng.randrange(-6, 3), rng.randrange(3, 9)
+        wrong = rng.choice(((low + 1, low + long), (low, low + long - 1)))
+        minus = rng.choice("-−")
+        for (first, last), paid in (((low, low + long), True), (wrong, False)):
+            said = rng.choice(_RANGES).format(f"{first}".replace("-", minus), last)
+            said = "We solve both.\n\n" + rng.choice(_RANGE_ENDS).format(said)
+            gold = rng.choice(("{}", "\\{{{}\\}}")).format(
+                ", ".join(map(str, range(low, low + long + 1)))
+            )
+            prompt = "Find all integers $n$ that satisfy the inequality."
+            law = "ranges in words" if paid else "ranges in words, another"
+            yield Row(law, prompt, gold, said, paid)
+
+
+_EXISTENCE = (
+    ("Does a 3-regular graph on 5 vertices exist? If so, draw one.", "graph"),
+    ("Is there a triangle with sides 1, 2 and 5?", "triangle"),
+    ("Does there exist an integer $n$ with $n^2 = 15$?", "integer"),
+    ("Can such a graph exist?", "graph"), ("Is it possible to find such a polygon?", "polygon"),
+)  # fmt: skip
+_EXISTS_NOT = ("So no such {} exists.", "Hence there is no such {}.", "Therefore such a {} cannot exist.",
+               "So such a {} does not exist.")  # fmt: skip
+_EXISTS = ("So such a {} exists.", "Hence there is such a {}.", "Therefore such a {} does exist.")
+
+
+def existence(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield whether a thing exists, in the words of the closing sentence."""
+    for _ in range(count):
+        prompt, noun = rng.choice(_EXISTENCE)
+        work = rng.choice(("The sum of degrees is 15, which is odd. ", "1 + 2 = 3.\n\n"))
+        for ends, right, wrong in ((_EXISTS_NOT, "no", "yes"), (_EXISTS, "yes", "no")):
+            said = work + rng.choice(ends).format(noun)
+            said = re.sub(r"\ba (?=[aeiou])", "an ", said)
+            yield Row("existence", prompt, rng.choice((right, right.title())), said, True)
+            yield Row("existence, the other", prompt, wrong, said, False)
+
+
+_BARE_ENDS = (
+    ("Find the round-trip time in ms.", "72", "The distance is 7200 km.\n\n{} ms", "s"),
+    ("Give the time in ms.", "5", "We divide by c.\n\n**{} ms**", "s"),
+    ("Quanto ele paga?", "9", "Ele paga 1000 + 2.\n\nPortanto, ele paga R$ {} no total.", ""),
+    ("How many apples?", "3", "6 + 6\n\nAnswer: {}", "keycap"),
+    ("How many apples?", "3", "6 + 6\n\nThe number of apples is {}", "keycap"),
+)  # fmt: skip
+
+
+def bare_ends(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield a bare value in the unit that is asked, reais with points, and digits as keys."""
+    for _ in range(count):
+        prompt, _, shape, kind = rng.choice(_BARE_ENDS)
+        value = rng.randrange(1010, 9990) if "R$" in shape else rng.randrange(12, 99)
+        said = str(value)
+        if "R$" in shape:
+            said = f"{value // 1000}.{value % 1000:03},{rng.choice((50, 25))}"
+        elif kind == "keycap":
+            said = "".join(f"{digit}\ufe0f\u20e3" for digit in said)
+        gold = said.replace(".", "").replace(",", ".") if "R$" in shape else str(value)
+        for wanted, paid in ((gold, True), (f"{gold}1", False), (gold[1:], False)):
+            law = "bare ends" if paid else "bare ends, another"
+            yield Row(law, prompt, wanted, shape.format(said), paid)
+
+
 DRAWS = (
     refusals, changed_minds, boxes_in_one_sentence, checked_tags, shares, mixed_numbers, divisions,
     ratios_in_words, myriads, clocks, circled_options, literals, outputs, records, absent_limits,
-    convergence, classes_in_brackets, powers_in_words,
+    convergence, classes_in_brackets, powers_in_words, values_of_prose, parts_of_prose, functions,
+    single_records, labelled_durations, chains_spoken_on, world_units, contents_of_options,
+    option_numbers, parts_of_several, values_by_case, unknowns_in_any_order, two_named_values,
+    directions_beside, commas_of_all, korean_conclusions, repeated_decimals, ranges_in_words,
+    existence, bare_ends,
 )  # fmt: skip
 """Every law of this file, as a function of a generator and the number of draws."""

@@ -35,11 +35,12 @@ from .comparing.relations import same_relation
 from .comparing.renotation import in_sequence, same_shape, sides_asked
 from .comparing.rewording import in_other_words
 from .comparing.sciences import litres, molar, same_strand
+from .comparing.ways import apart
 from .comparing.wording import by_head_noun, is_time, same_words
 from .conventions import Conventions
 from .extracting.asked import subject_asked
 from .extracting.candidate import Extraction
-from .extracting.golds import unboxed, unmarked
+from .extracting.golds import unboxed, unmarked, values_of
 from .extracting.remarks import answer_alone, stated
 from .extracting.verdicts import agrees, verdict
 from .proving.judge import Deep, Judge, NeedsPool
@@ -73,8 +74,10 @@ _OPTION = re.compile(
 # `(a) 5, (b) 7`: the labels of the parts of a question.
 _PART = re.compile(
     r"(?:^|(?:[\s,;.]|\\q?quad)+|\\\\)(?:and\s+)?(?:\\text\{\s*)?"
-    r"\(([a-h]|[1-8](?=\)[\s\\:~}]))\)[\s:}~]*(?:\\ )?"
+    r"\(([a-h]|i{1,3}|iv|v|[1-8](?=\)[\s\\:~}]))\)[\s:}~]*(?:\\ )?"
 )
+_LABELS = (list("abcdefgh"), list("12345678"), ["i", "ii", "iii", "iv", "v"])
+"""The labels of parts, in order."""
 _WORDS = frozenset({"text", "opaque"})
 _CHANGED = re.compile(
     r"(?i)\b(?:squared|cubed|(?<!in )short|none|every|twice|half|double|triple|thrice|square|cube"
@@ -178,8 +181,16 @@ def decide(
         BadGold: the gold cannot be read.
         NeedsPool: the cheap steps leave the question open and `deep` is None.
     """
-    if "②" in prompt:
+    if "②" in prompt or "(2)" in prompt:
         prompt, gold, answer = in_letters(prompt, gold, answer)
+    if ")" in gold and (of_parts := _by_parts(gold, answer, conventions, deep)):
+        return of_parts
+    magnitude, way = apart(unboxed(gold))
+    if way and gold != answer:
+        given, said = apart(answer)
+        if said != way:
+            return PairDecision(False, "direction", f"the direction is {said or 'missing'}")
+        gold, answer = magnitude, given
     order = _order_asked(prompt) if prompt else ""
     if order and not conventions.ordered_sets:
         conventions = replace(conventions, ordered_sets=True)
@@ -582,11 +593,30 @@ def _without_parts(text: str) -> str:
     labels = _PART.findall(text) if text.count("(") > 1 else []
     if len(labels) < 2:
         return text
-    in_order = "".join(labels) in {row[: len(labels)] for row in ("abcdefgh", "12345678")}
+    in_order = any(labels == row[: len(labels)] for row in _LABELS)
     # In `f (1) = 3, f (2) = 5` the numbers are no labels.
     if not in_order or (labels[0] == "1" and not text.startswith("(1)")):
         return text
     return f"({_PART.sub(', ', text).strip(' ,')})"
+
+
+def _by_parts(
+    gold: str, answer: str, conventions: Conventions, deep: Deep | None
+) -> PairDecision | None:
+    """Decide on parts one by one where a part of the gold has several values (`(a) 1, 3; (b) -1`);
+    None where it has no such part.
+    """
+    wanted_parts, given = (_PART.split(unboxed(text)) for text in (gold, answer))
+    labels = wanted_parts[1::2]
+    in_order = len(labels) > 1 and any(labels == row[: len(labels)] for row in _LABELS)
+    several = any(values_of(part.strip(" ,;")) > 1 for part in wanted_parts[2::2])
+    if not (in_order and several) or len(given) != len(wanted_parts) or given[0].strip():
+        return None
+    for wanted, said in zip(wanted_parts[2::2], given[2::2], strict=True):
+        decision = decide(wanted.strip(" ,;.$"), said.strip(" ,;.$"), conventions, deep=deep)
+        if not decision.equal:
+            return decision
+    return decision
 
 
 def _by_meaning(

@@ -24,6 +24,7 @@ from .comparing.beside import misnamed, other_base, other_event, part_asked, tur
 from .comparing.choices import listed
 from .comparing.formulas import formula
 from .comparing.question import MAX_PROMPT, assigned, bound_asked, side_asked
+from .comparing.ways import apart, said_beside
 from .conventions import Conventions, conventions
 from .decision import BadGold, PairDecision, decide, no_answer
 from .extracting.asides import without_asides
@@ -32,10 +33,18 @@ from .extracting.candidate import Candidate, CandidateKind, Extraction
 from .extracting.closing import listed_values
 from .extracting.described import as_gain
 from .extracting.extraction import extract, thoughts_end
-from .extracting.golds import boxed_apart, boxed_in_turn, parts, unboxed, unmarked, values_of
+from .extracting.golds import (
+    boxed_apart,
+    boxed_in_turn,
+    parts,
+    parts_labelled,
+    unboxed,
+    unmarked,
+    values_of,
+)
 from .extracting.pipelines import PIPELINES
-from .extracting.rows import lists_in_rows, parts_of
-from .extracting.sentence import closing_sentence
+from .extracting.rows import lists_in_rows, parts_of, values_by_case
+from .extracting.sentence import CASES, closing_sentence
 from .extracting.stance import Stance
 from .extracting.surface import with_dollars, without_decoration, without_notes
 from .extracting.verdicts import to_oneself, verdict
@@ -65,6 +74,8 @@ _COUNTED = re.compile(r"[^\W\d_][ -]\d+(?!\d)[^\d=$]*$")
 """A number behind words, which may be one of two of which the question makes a value: `1 chance in
 6`.
 """
+_COUNTS = re.compile(r"(?:\d+ ?[一-鿿぀-ヿ가-힣][^\d\n]*){2}")
+"""A sentence in a script without articles that counts several."""
 _UNMARKED = frozenset({CandidateKind.FORMULA, CandidateKind.NUMBER})
 TARGET = "ludus.rewards.maths.worker:score"
 
@@ -208,10 +219,12 @@ class MathsVerifier:
         """
         offset = 0 if self.pipeline else thoughts_end(response, self.thinking)
         value = asked_value(prompt, response[offset:]) if prompt else None
-        if value is None and (
-            all(map(_are_words, golds)) or (extraction.text is None and listed(prompt))
-        ):
-            value = in_words(prompt, response[offset:])
+        options = {option.casefold() for option in listed(prompt).values()}
+        if value is None and (all(map(_are_words, golds)) or options):
+            value = in_words(prompt, response[offset:], options)
+            is_known = extraction.text is None or all(map(_are_words, golds))
+            if value and not is_known and value.value.casefold() not in options:
+                value = None
         if value is None and all(STATEMENTS.fullmatch(unmarked(unboxed(gold))) for gold in golds):
             value = statements(response[offset:])
         return _moved(extraction, value.value, offset, value) if value else extraction
@@ -247,12 +260,15 @@ class MathsVerifier:
         """Return the extraction of the answers of all parts, where the question and the response
         have as many labelled parts as a gold has values.
         """
-        asked = len(set(_PART.findall(prompt))) if "(b)" in prompt else 0
+        asked = len(set(_PART.findall(prompt))) if "(b)" in prompt or "(ii)" in prompt else 0
         said = extraction.text or ""
-        if asked < 2 or asked not in set(map(values_of, golds)) or _PART.search(said):
+        wanted = {count for gold in golds for count in (values_of(gold), parts_labelled(gold))}
+        if asked < 2 or asked not in wanted or _PART.search(said):
             return extraction
         offset = 0 if self.pipeline else thoughts_end(response, self.thinking)
-        found = parts_of(response[offset:], asked, lambda part: self.extract(part).text)
+        body = response[offset:]
+        found = parts_of(body, asked, lambda part: self.extract(part).text)
+        found = found or values_by_case(prompt, body, asked, lambda part: self.extract(part).text)
         if found is None or values_of(said) >= asked:
             return extraction
         moved = _moved(extraction, found.text, offset, found)
@@ -281,7 +297,9 @@ class MathsVerifier:
         if open_ended and all(map(verdict, golds)) and not verdict(extraction.text or ""):
             extraction = self._verdict(response, extraction)
         if extraction.refused:
-            return extraction, response
+            by_case = "(ii)" in prompt and CASES.search(response)
+            refused = self._parted(prompt, response, extraction, golds) if by_case else extraction
+            return refused, response
         is_named = extraction.rule == CandidateKind.ANNOUNCED and _VERDICT.fullmatch(
             extraction.text or ""
         )
@@ -289,7 +307,10 @@ class MathsVerifier:
         body = without_asides(response, prompt) if is_listing else response
         emphasis = extraction.text or "" if extraction.rule == CandidateKind.EMPHASIS else ""
         is_counted = ":" in emphasis or _COUNTED.search(emphasis)
-        if is_named or is_counted or extraction.rule in _OPEN:
+        is_sentence = extraction.rule == CandidateKind.ANNOUNCED and _COUNTS.search(
+            response, response.rfind("\n", 0, extraction.start) + 1, extraction.end
+        )
+        if is_named or is_counted or is_sentence or extraction.rule in _OPEN:
             extraction = self._picked(prompt, body, extraction, golds)
         whole = extraction
         if extraction.text is not None and not truncated:
@@ -446,6 +467,10 @@ def _as_asked(extraction: Extraction, response: str, prompt: str, golds: list[st
         extraction = replace(extraction, text=bound)
     if extraction.rule in _UNMARKED and (value := assigned(prompt, response, extraction.start)):
         extraction = replace(extraction, text=value, equation=False)
+    answer = extraction.text or ""
+    if all(apart(gold)[1] for gold in golds) and not apart(answer)[1]:
+        start = min(closing_sentence(response)[0], extraction.start)
+        extraction = replace(extraction, text=f"{answer} {said_beside(response[start:])}".rstrip())
     before = response[max(0, extraction.start - 60) : extraction.start]
     gain = as_gain(prompt, before, extraction.text or "")
     return extraction if gain == extraction.text else replace(extraction, text=gain)
@@ -477,7 +502,7 @@ def _beside(
     return ("form", reason) if reason else None
 
 
-_PART = re.compile(r"\(([a-h])\)")
+_PART = re.compile(r"\(([a-h]|i{1,3}|iv)\)")
 _DENIED_EVENT = re.compile(
     r"\b(?:that|which|who)\b[^.;\n]{0,40}(?:\b(?:not|never)|n['’]t)\b[^.;\n]*\b(?:is|equals"
     r"|was)\W*$"

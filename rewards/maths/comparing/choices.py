@@ -149,17 +149,32 @@ def listed(prompt: str) -> dict[str, str]:
 
 
 _CIRCLED = {0x2460 + place: f"({letter})" for place, letter in enumerate("ABCDEFGHIJ")}
+_BRACKETED = re.compile(r"(?<![\w)])\(([1-9])\)")
+_CHOICE_ASKED = re.compile(
+    r"(?i)\b(?:which|choose|select|option|correct)\b|다음 중|下列|哪|次のうち"
+)
+
+
+def numbered(prompt: str) -> bool:
+    """Return whether a question lets choose from options `(1)`, `(2)` and so on."""
+    marks = _BRACKETED.findall(prompt) if "(2)" in prompt and _CHOICE_ASKED.search(prompt) else []
+    return len(marks) > 1 and "".join(marks) == "123456789"[: len(marks)]
+
+
 _PLAIN = re.compile(r"[\s$]*([1-9])[\s$]*번?[\s.$]*")
 
 
 def in_letters(prompt: str, gold: str, answer: str) -> tuple[str, str, str]:
-    """Return a question, its gold and an answer with letters for options in circles, where gold or
-    answer has such a sign; then a plain number that is the value of no option is a sign too.
+    """Return a question, its gold and an answer with letters for options in circles or by numbers
+    in brackets, where gold or answer has such a sign; then a plain number that is the value of no
+    option is a sign too.
 
     >>> in_letters("Which? ① 4 ② 7 ③ 9", "7", "②")[1:], in_letters("Which? ① 4 ② 7", "2", "②")[1:]
     (('7', '(B)'), ('(B)', '(B)'))
     """
     texts = [text.translate(_CIRCLED) for text in (prompt, gold, answer)]
+    if numbered(prompt):
+        texts = [_BRACKETED.sub(lambda sign: f"({'_ABCDEFGHI'[int(sign[1])]})", t) for t in texts]
     if texts[1:] == [gold, answer]:
         return prompt, gold, answer
     values = listed(texts[0]).values()

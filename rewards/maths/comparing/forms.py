@@ -219,8 +219,13 @@ def _fraction(said: Notated, _: Notated) -> bool:
         node is not None
         and node.op == "num"
         and said.node is not None
-        and (not has(said.node, "percent"))
+        and not has(said.node, "percent")
+        and not _POINTED.search(said.text)
     )
+
+
+_POINTED = re.compile(r"\.(?:\d|\\[a-z])")
+"""A decimal, also a repeating one: `0.\\overline{3}`."""
 
 
 def _percent(said: Notated, gold: Notated) -> bool:
@@ -329,7 +334,12 @@ FORMS = (
     ),
     _form(
         "a fraction",
-        r"\b(?:as|in|into|to) (?:an? )?(?:\w+ )?(?:fraction|mixed number)\b(?! or (?:an? )?decimal)"
+        r"\b(?:(?:as|in|into|to) (?:\w+ )?|(?:as|to|find|give|state) an? (?:\w+ ){1,2}|which "
+        r"|(?:find|give|state) a )(?:fraction|mixed number)\b(?! or (?:an? )?decimal)"
+        r"|\b(?:quotient|ratio) of (?:two )?(?:whole numbers|integers)\b"
+        r"|\b(?:what|which) (?:\w+ )?fraction (?:equals|is equ)|\blowest terms\b"
+        r"|\bas an? rational number\b"
+        r"|\b(?:form|as) \W{0,2}(?:\\[dt]?frac\{?[a-z]\}?\{?|[a-z] ?/ ?)[a-z]\b"
         r"|forme (?:de |d'une )?fraction|en fraction\b|als (?:\w+ )?bruch\b"
         r"|como (?:una )?fracci[oó]n|como (?:uma )?fraç[aã]o"
         r"|come frazione"
@@ -338,6 +348,11 @@ FORMS = (
         r"|分[数數](?:で|に|表|形)|[化写寫][成为為]分[数數]"
         r"|분수로|भिन्न",
         _fraction,
+    ),
+    _form(
+        "radians",
+        r"\b(?:in|to|into) radians?\b|\bim bogenmaß|\ben radian|\bin radianti|в радиан|弧度|라디안",
+        lambda said, _: said.node is None or not has(said.node, "degree"),
     ),
     _form(
         "a percentage",

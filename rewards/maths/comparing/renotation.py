@@ -209,7 +209,7 @@ def _integers(text: str) -> str:
     """Return `all integers from 1 through 9` as a set."""
     if text.isdigit() or ("integer" not in (said := text.lower()) and "number" not in said):
         return text
-    described = _INTEGERS.fullmatch(as_words(text))
+    described = _INTEGERS.fullmatch(as_words(text).replace("−", "-"))
     if described is None:
         return text
     first, last = int(described["low"]), int(described["high"])

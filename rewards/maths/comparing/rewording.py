@@ -75,9 +75,13 @@ def in_other_words(gold: str, answer: str, prompt: str) -> tuple[str, str] | Non
         wanted = wanted if letters else value
     if (measured := _BESIDE.fullmatch(wanted)) and unit_symbol(measured["unit"]):
         wanted = rf"{measured['value']}\text{{ {measured['unit']}}}"
+    if (bare := _PRODUCT.fullmatch(said)) and re.search(rf"\b{bare['unit']}\b", prompt):
+        said = rf"{bare['value']}\text{{ {bare['unit']}}}"
     return None if (wanted, said) == given else (wanted, said)
 
 
+_PRODUCT = re.compile(r"(?P<value>-?\d[\d.,]*) ?(?P<unit>ms|mi|pt)")
+"""A value with a unit that may be a product of letters elsewhere."""
 _IN_SCALE = re.compile(r"(?i)\b(?:in|how many) (?P<scale>thousand|million|billion|lakh|crore)s?\b")
 
 

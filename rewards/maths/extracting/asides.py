@@ -87,8 +87,8 @@ _HYPOTHETICAL = (
 )
 _SUBORDINATE = (
     r"^should\b|\b(?:if|had|were|with(?:out)?|counting|including|ignoring|instead|otherwise|unless"
-    r"|other|then|for|by contrast|wenn|falls|hätten?|wären?|mit|ohne|für|sonst|dagegen|hingegen"
-    r"|übrigens|si|sans|avec|sinon|pour|sin|con|para|sem|com|se|senza|per|если|без|при|для"
+    r"|other|then|for(?!\W*$)|by contrast|wenn|falls|hätten?|wären?|mit|ohne|für|sonst"
+    r"|dagegen|hingegen|übrigens|si|sans|avec|sinon|pour|sin|con|para|sem|com|se|senza|per|если|без|при|для"
     r"|кстати)\b|もし"
     r"|なければ|なら|면|如果|若|假如|要是"
 )
@@ -124,7 +124,7 @@ CONCLUDES = re.compile(
     r"|следовательно|in total|in all|altogether|overall|따라서|그러므로)(?!\w)"
     r"|したがって|よって|ゆえに|所以|因此|故|于是"
 )
-_ENCLOSED = re.compile(r"\((?:[A-ZÀ-ÞА-Я一-鿿぀-ヿ가-힣]|.*[.!?。]\)).*\)", re.DOTALL)
+_ENCLOSED = re.compile(r"\((?![A-J]\))(?:[A-ZÀ-ÞА-Я一-鿿぀-ヿ가-힣]|.*[.!?。]\)).*\)", re.DOTALL)
 
 
 @lru_cache(maxsize=256)
@@ -171,7 +171,15 @@ def _supposes(sentence: str) -> bool:
         and not (_MOOD.search(last) or _RULES.search(last))
     ):
         return _NOT_ASKED.search(sentence) is not None
-    return _MOOD.search(sentence) is not None and _UNDER.search(sentence) is not None
+    moods = (_MOOD.search(sentence), _UNDER.search(sentence))
+    return all(moods) and _DRAWN.match(sentence) is None
+
+
+_DRAWN = re.compile(
+    r"(?!.*\b(?:if|had|without|unless|instead|otherwise|then)\b).*\bwould (?:therefore|thus"
+    r"|hence)\b"
+)
+"""A conclusion in a polite mood: `This would therefore take 38 metres for the fence`."""
 
 
 def _plainly_valued(clause: str) -> bool:
@@ -225,7 +233,11 @@ def without_asides(body: str, prompt: str = "") -> str:
         before = body[max(0, start - REACH_BACK) : start]
         if not before.strip():
             break
-        if _valued(sentence) and not (_valued(before) or _DIGRESSION.match(lowered(sentence))):
+        if (_valued(sentence) or "**" in sentence) and not (
+            _valued(before) or _DIGRESSION.match(lowered(sentence))
+        ):
+            break
+        if _TIMED.match(sentence) and _ASKS_TIME.search(prompt):
             break
         if aside(sentence, conditional=mood):
             kept = end = len(body[:start].rstrip())
@@ -238,6 +250,11 @@ def without_asides(body: str, prompt: str = "") -> str:
     start, end = closing_sentence(body)
     stop = claim_end(body, start, end, prompt, mood=mood)
     return body[:stop] if stop < end else body
+
+
+_TIMED = re.compile(r"(?i)\W*(?:\w+ )?time(?: \w+)?[*_]*:")
+_ASKS_TIME = re.compile(r"(?i)\b(?:time|how long|when|hours?|minutes?|seconds?)\b")
+"""A question for what is a remark elsewhere: `Time: 5 minutes`."""
 
 
 def _conclusion_end(body: str, end: int, prompt: str, *, mood: bool) -> int:
@@ -457,7 +474,7 @@ def _named(asked: list[str], text: str) -> int:
 _BEGINS = re.compile(r"[^\W\d_][^\d=$]*[^\W\d_]{4}[^\d=$]* ")
 _GOES_ON = re.compile(
     rf"{_CONCLUDED.pattern}|\*\*|[?]|^which\b|\b(?:this|that) (?:means|leaves|gives|makes)\b"
-    r"|\b(?:this|it) (?:is|equals)\b|\b(?:total|answer|result|value|altogether)\b"
+    r"|(?<!ed )\b(?:this|it) (?:is|equals)\b|\b(?:total|answer|result|value|altogether)\b"
     r"|^(?:or|oder|ou|oppure|или)\b|\b(?:but|aber|sondern|mais|pero|mas|ma|но|not|nicht|no)\b"
 )
 """Words of a clause that concludes, corrects or continues the one before."""

@@ -8,14 +8,14 @@ reading is open, the answer stays what the ranking found.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from ..reading.counting import spelled_numbers
 from ..reading.dates import DATE, DAY
 from ..reading.labels import place_of
 from ..reading.sides import LETTER_ASKED, sides
-from ..reading.vocabulary import words
+from ..reading.vocabulary import COUNTER, words
 from .described import described
 from .expressions import measured
 from .phrases import UNASSERTED
@@ -33,7 +33,7 @@ _ASKS = re.compile(
     r"|encuentra|calcula|da|determina|trova|ache|determine|encontre)\b"
     r"|найдите|найти|вычислите|определите|укажите|求|计算|計算|구하"
 )
-_NUMERAL = r"(?<![\w.,/^-])-?\d+(?:,\d+)*(?:\.\d+)?(?![\w/^])"
+_NUMERAL = r"(?<![\w.,/^-])-?\d+(?:,\d+)*(?:\.\d+)?(?![\w/]|\^(?!\{?\\circ))"
 # A word that ends the noun behind a count.
 _BREAKS = (
     r"(?:and|or|of|in|on|at|to|for|from|with|as|that|which|who|per|is|are|was|were|has|have|left"
@@ -58,7 +58,7 @@ _NAMED = re.compile(
     rf"(?P<name>{_POSSESSED}"
     r"[^\W\d_]{3,}(?:[ -][^\W\d_]{3,}){0,2})\**\s*"
     r"(?:=|:|\b(?:is|equals|ist|est|es|é|è|vale"
-    rf"|beträgt|равн[аоы]?|равен)\b)\s*\$?(?P<value>{_NUMERAL})"
+    rf"|beträgt|равн[аоы]?|равен)\b)[\s*$]*(?:[a-z]\s?=\s?)?(?P<value>{_NUMERAL})"
 )
 # `an area of 49`, `$240 of interest`: the value is said to be of a name.
 _OF = re.compile(
@@ -98,6 +98,7 @@ def asked_value(prompt: str, body: str) -> Named | None:
         or _by_owner(prompt, body, start, end)
         or _by_sides(prompt, body, start, end)
         or _by_letter(prompt, body, start, end)
+        or _by_counter(prompt, body, start, end)
         or _by_noun(prompt, body, start, end)
         or _by_name(prompt, body, start, end)
         or _by_predicate(prompt, body, start, end)
@@ -244,6 +245,40 @@ def _by_noun(prompt: str, body: str, start: int, end: int) -> Named | None:
     return None if concluded and re.search(r"\d", body[concluded.end() : end]) else asked[0]
 
 
+def _by_counter(prompt: str, body: str, start: int, end: int) -> Named | None:
+    """Return the count of what is asked in a script without articles, where a sentence counts
+    several (`りんごは7個、みかんは8個`), else None.
+    """
+    if body.isascii() or prompt.isascii() or _COMPARES.search(asking(prompt)):
+        return None
+    asked = list(_COUNT_ASKED.finditer(prompt[-MAX_QUESTION:]))
+    sentence = _in_digits(body, start, end) if len(asked) == 1 else ""
+    pairs = [Named(m["name"], m["value"], start, end) for m in _COUNTER.finditer(sentence)]
+    ranks = [max(_shared(pair.name, noun) for noun in asked[0].groups()) for pair in pairs]
+    several = len(pairs) == len({pair.name for pair in pairs}) > 1 and ranks.count(max(ranks)) == 1
+    if not several or not max(ranks) or DENIAL.search(sentence) or _DOUBTED.search(sentence):
+        return None
+    return pairs[ranks.index(max(ranks))]
+
+
+_COMPARES = re.compile(r"比|[多少][几幾]|相?差|より|더|차이|ずつ")
+_TOPIC = r"(?:は|が|を|有|为|是|은|는|이|가|을|를)?"
+_COUNTER = re.compile(
+    rf"(?P<name>[^\W\da-zA-Z]{{1,9}}?)\s?{_TOPIC}\s?[*$]*(?P<value>\d+)[*$]*\s?(?:{COUNTER}|円|元|원)"
+    rf"(?:[(（](?P=value)\s?{COUNTER}?[)）])?"
+)
+"""A name and its count, perhaps with the count again in brackets."""
+_COUNT_ASKED = re.compile(
+    rf"(?P<before>[^\W\d]{{1,9}}?)\s?{_TOPIC}\s?(?:多少|[几幾]|何(?={COUNTER}|円)|いくつ|몇)\s?"
+    rf"(?:{COUNTER}|円|元|원)?(?P<behind>[^\W\d]{{0,6}})"
+)
+
+
+def _shared(name: str, noun: str) -> int:
+    """Return how many letters at the end of two nouns are the same."""
+    return max((len(name) - n for n in range(len(name)) if noun.endswith(name[n:])), default=0)
+
+
 def _counted(pairs: list[Named], question: str, places: list[int]) -> list[Named]:
     """Return the pairs whose nouns stand next behind one of the places, in the order of `pairs`,
     with those that `and` joins to them.
@@ -351,7 +386,7 @@ def _by_predicate(prompt: str, body: str, start: int, end: int) -> Named | None:
     if exists and not (led and _CONDITIONAL.search(led[0])):
         noun = (exists["noun"] or exists["other"]).lower().removesuffix("s")
         is_asked = re.search(rf"\b{re.escape(noun)}", asked["rest"], re.IGNORECASE)
-        says = "No" if exists["no"] or exists["none"] else "Yes"
+        says = "No" if exists["no"] or exists["none"] or exists["not"] else "Yes"
         return Named("", says, begin, end) if is_asked else None
     claimed = _content(clause)
     whole = bool(claimed) and claimed <= _content(asked["rest"])
@@ -363,17 +398,20 @@ def _by_predicate(prompt: str, body: str, start: int, end: int) -> Named | None:
 
 _EXISTENCE = re.compile(
     r"(?i)(?:do(?:es)? there exist|(?:is|are) there)\b(?!\s(?:exactly|infinitely|finitely|no|only"
-    r"|at|more|less|fewer|always|two|one)\b|\s\d)"
+    r"|at|more|less|fewer|always|two|one)\b|\s\d)|(?:do(?:es)?|can|could) [^?]* exist$"
+    r"|is it possible to (?:find|construct|draw|have|build) "
 )
 _EXISTS = re.compile(
     r"(?i)(?:(?P<no>no such)|such an?|one such|infinitely many "
-    r"such)\s+[$]?(?P<noun>\w+)[$]?\s+exists?$|there (?:is|are|exists?) (?P<none>no "
-    r")?such\s+(?:an? )?[$]?(?P<other>\w+)[$]?\s*$"
+    r"such)\s+[$]?(?P<noun>\w+)[$]?\s+"
+    r"(?:(?P<not>cannot|(?:can|does) not|(?:ca|does)n['’]t) |does |can )?"
+    r"exists?$|there (?:is|are|exists?|can be) (?P<none>no )?such\s+"
+    r"(?:an? )?[$]?(?P<other>\w+)[$]?\s*$"
 )
 _CONDITIONAL = re.compile(r"(?i)\b(?:for|if|when|unless|among)\b")
 _OFFERED = re.compile(
     r"(?i)(?:^|[.!?:,]\s+|\n)(?!(?:how|what|which|who|find|give|combien|wie viele"
-    r"|quel)\b)[^.!?\n]*?\b(?P<first>[^\W\d_]{3,})(?:-t-(?:elle|il))?,?\s+(?:or|oder|ou|o|oppure"
+    r"|quel|qua(?:l|is|le|li)|quant\w|cu[áa]l\w*|qué|que)\b)[^.!?\n]*?\b(?P<first>[^\W\d_]{3,})(?:-t-(?:elle|il))?,?\s+(?:or|oder|ou|o|oppure"
     r"|или)\s+(?:(?:is|does|do|will) (?:it|they) )?(?:(?:an?|the|eine?|une?|una) "
     r")?(?P<second>[^\W\d_]{3,})\b[^.!?\n]{0,60}\?"
 )
@@ -652,11 +690,12 @@ def _says(said: list[str], asked: list[str], known: set[str]) -> bool:
     return _content(" ".join(rest)) <= known and not any(word[0].isupper() for word in rest)
 
 
-def in_words(prompt: str, body: str) -> Named | None:
+def in_words(prompt: str, body: str, options: Collection[str] = ()) -> Named | None:
     """Return the words that the closing sentence stresses (`so it is a **rhombus**`) or ends in
     behind its verb (`it is called a rhombus`), for a gold that is words; else None.
 
-    Other words in bold, words of doubt and denials leave the sentence without an answer.
+    Other words in bold, words of doubt and denials leave the sentence without an answer, and so
+    does another subject than that of the question, unless the words are one of its `options`.
     """
     start, end = closing_sentence(body)
     if name := subject_asked(prompt, body[start:end]):
@@ -679,7 +718,8 @@ def in_words(prompt: str, body: str) -> Named | None:
     if doubtful or denied(body, start, end, *place) or framed(body, *place) or "?" in behind:
         return None
     led_to = clause is not None and clause.re is _LED_TO
-    if not led_to and _of_another(prompt, body[place[0] - len(before) : end]):
+    is_option = said["words"].casefold() in options
+    if not led_to and not is_option and _of_another(prompt, body[place[0] - len(before) : end]):
         return None
     asked = _content(prompt)
     # `Maria is the tallest`: the subject answers, and the rest repeats the question.
@@ -687,7 +727,12 @@ def in_words(prompt: str, body: str) -> Named | None:
         clause and not clause[0].startswith("belongs") and clause.re not in {_CLOSES, _LED_TO}
     )
     lead = _LEADS.sub("", before, count=1)
-    if of_subject and _content(said["words"]) <= asked and not _content(lead) <= asked:
+    if (
+        of_subject
+        and not is_option
+        and _content(said["words"]) <= asked
+        and not _content(lead) <= asked
+    ):
         subject = _ANSWERING.match(body, place[0] - len(before), place[0])
         return Named("", subject["name"], *subject.span("name")) if subject else None
     return Named("", said["words"], *said.span("words"))

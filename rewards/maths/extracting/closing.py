@@ -176,7 +176,7 @@ _EXPLAINS = re.compile(
 _CONTINUED = re.compile(r"\\\\[^&\\]{0,40}&\s*=|\w\s*\\begin\{align")
 """Rows of a calculation, of which the last is the value."""
 _CONCLUDES = re.compile(r"(?i)\W*(?:so|hence|thus|therefore)\b")
-_PART = re.compile(r"\W*[a-h1-9]\)")
+_PART = re.compile(r"\W*(?:[a-h1-9]|i{1,3}|iv)\)")
 _UNFINISHED = re.compile(r"(?:,|\\\\|and|or|^[^$]*\$\$)\Z|^\\[\[\]]\Z")
 _DISPLAY = re.compile(r"(?s)\$\$(?:(?!\$\$).)+\$\$|\\\[(?:(?!\\\]).)+\\\]")
 _ASSIGNS = re.compile(r"\W*([A-Za-z](?:_\{?\w+\}?)?)\s*=[^=]*")
@@ -363,7 +363,8 @@ def _is_prose(text: str) -> bool:
 
 
 _WORKS = re.compile(
-    r"(?i)\b(?:this|it|that|which) (?:holds|is true) for\b|^(?:so )?only\b.*\bworks\W*$"
+    r"(?i)\b(?:this|it|that|which) (?:holds|is true) for\b|=[^=]*\d[^=]*, (?:i\.e\.|(?:which|that)"
+    r" (?:is|makes|gives|equals|comes)\b)|^(?:so )?only\b.*\bworks\W*$"
 )
 _GOES_ON = re.compile(r"=\s*[-\d.,/]+(?: ?[^\s,\d=]{1,8})?, (?=[^\W\d_]{2})(?!\S+\s*=)")
 """A calculation before a clause in words: `28/80 = 0.35, that is 35 percent`."""
@@ -410,6 +411,11 @@ _EITHER = re.compile(
 _LINE_LETTER = re.compile(
     r"\n\s*(?:(?:→|⇒|∴|->|=>)\s*)?[*_(]*(?P<letter>[A-J①-⑩]|(?<=[→⇒∴>] )[a-j])[)*_.]*\s*$"
 )
+_LAST_LETTERS = re.compile(
+    r"(?:\n\s*|\b(?:is|are|be|choose|pick|select|options|choices|letters)\s+)"
+    r"(?P<all>[*(_]*[A-J][)*_]*(?:(?:,? and |, | & )[*(_]*[A-J][)*_]*)+)[\s.!]*$"
+)
+"""Letters that a response ends in: `**B and D**`."""
 _REASONED = re.compile(r"(?i)\W*(?:yes|no|true|false)\W{1,3}\([^()]*[=×*·][^()]*\)\W*")
 # `so the day is Saturday`: the last word of a conclusion without numbers.
 _CONCLUDED = re.compile(
@@ -503,6 +509,11 @@ def picked(body: str) -> Candidate | None:
     """
     if alone := _LINE_LETTER.search(body, max(0, len(body) - 40)):
         return _choice(alone["letter"], *alone.span("letter"))
+    if several := _LAST_LETTERS.search(body, max(0, len(body) - 60)):
+        place = several.span("all")
+        before = body[max(0, place[0] - 60) : place[0]]
+        if not (_NOT_PICKED.search(before) or denied(body, *closing_sentence(body), *place)):
+            return _choice(", ".join(re.findall("[A-J]", several["all"])), *place)
     checked = list(_CHECKED_OPTION.finditer(body, max(0, len(body) - 1500)))
     right = [option for option in checked if _AFFIRMS.fullmatch(option["verdict"])]
     if len(checked) > 1 and len(right) == 1 and not body[checked[-1].end() :].strip():

@@ -94,9 +94,6 @@ _EVERYWHERE = re.compile(
     r"[\s.*!$。_]*(?:で(?:す|ある)|이?다|입니다)?[\s.*!$。_]*$",
     re.IGNORECASE,
 )
-_OPEN = re.compile(
-    r"(?i)\b(?:may|might|could|if|whether|ob|si|se|seems?|not|nicht|pas|no|не|ли)\b|不|아니"
-)
 
 
 def _everywhere(_: str, body: str, start: int, end: int) -> Described | None:
@@ -266,6 +263,35 @@ def _ranked(prompt: str, body: str, start: int, end: int) -> Described | None:
     return Described(marks[place], *said.span("rank")) if is_list and place < len(marks) else None
 
 
+def _run(_: str, body: str, start: int, end: int) -> Described | None:
+    """Find `all integers from -4 to 4` at the end of a sentence, for a question for such."""
+    said = _RUN.search(body, start, end)
+    before = body[start : said.start()] if said else ""
+    if said is None or _denied(before) or _OPEN.search(body[start:end]):
+        return None
+    if not _LEADS_TO.search(before):  # `We test all integers from 1 to 4`
+        return None
+    return Described(said["said"], *said.span("said"))
+
+
+_LEADS_TO = re.compile(r"(?:^|\b(?:are|is|be|by|through|exactly|get|solves?)|[:=∈])[\s*$]*$")
+_RUN = re.compile(
+    r"(?P<said>(?:all|every|each|the) (?:of the )?(?:even |odd )?(?:positive )?(?:integers?|whole"
+    r" numbers?|natural numbers?)(?: [a-z])?,? (?:from )?[-−]?\d+ (?:to|through|up to(?: and"
+    r" including)?) [-−]?\d+(?:,? \(?inclusive\)?)?)[\s.*!]*$"
+)
+
+
+def _numbered(_: str, body: str, start: int, end: int) -> Described | None:
+    """Find the only option of a sentence by its number in brackets: `So it is (3).`"""
+    said = list(_BY_NUMBER.finditer(body, start, end))
+    rest = _BY_NUMBER.sub("", body[start:end])
+    if len(said) != 1 or re.search(r"\d", rest) or denied(body, start, end, *said[0].span()):
+        return None
+    return None if _SUPPOSED.search(rest) else Described(said[0][0], *said[0].span())
+
+
+_BY_NUMBER = re.compile(r"\([1-9]\)")
 _TWO_LETTERS = re.compile(
     r"(?=.*(?<![A-Za-z])[xX](?![A-Za-z]))(?=.*(?<![A-Za-z])[yY](?![A-Za-z]))[^=]+=[^=]+"
 )
@@ -281,6 +307,28 @@ def _equation(_: str, body: str, start: int, end: int) -> Described | None:
         end = len(body[:start].rstrip())
         start = closing_sentence(body[:end])[0]
     return None
+
+
+def _function(_: str, body: str, start: int, end: int) -> Described | None:
+    """Find the only function that a text concludes with, before what only checks it."""
+    for _turn in range(MAX_CHECKS):
+        if found := list(_DEFINED.finditer(body, start, end)):
+            place = begin, stop = found[0].span("said")
+            is_claimed = _CLAIMS.search(body, start, begin) or _CLAIMS.search(body, stop, end)
+            is_open = _FAILS.search(body[stop:]) or _GOES_ON.search(body[stop:])
+            if not is_claimed or is_open or len(found) > 1 or denied(body, start, end, *place):
+                return None
+            return Described(body[begin:stop], *place)
+        end = len(body[:start].rstrip())
+        start = closing_sentence(body[:end])[0]
+    return None
+
+
+MAX_CHECKS = 4
+"""How many sentences at the end of a text are searched for a function."""
+_DEFINED = re.compile(r"\$\s*(?P<said>[A-Za-z]\s?\(\s?[a-z]\s?\)\s*=[^=$]+)\$")
+_CLAIMS = re.compile(r"(?i)\b(?:so|hence|thus|therefore|only|unique|must|answer|solution)\b")
+_GOES_ON = re.compile(r"(?i)\b(?:so|hence|thus|therefore|also|another|second|other)\b")
 
 
 _WHICH = re.compile(r"(?i)\b(?:which|what) (?P<noun>[a-z]{3,})(?! number\b)")
@@ -357,6 +405,24 @@ def _count(prompt: str, body: str, start: int, end: int) -> Described | None:
     return None if is_other else Described(number.digits, *place)
 
 
+def _part(_: str, body: str, start: int, end: int) -> Described | None:
+    """Find the only fraction in words of a sentence, for a question for a fraction: `two thirds of
+    the students do`.
+    """
+    parts = [number for number in spelled_numbers(body, start, end) if "/" in number.digits]
+    if len(parts) != 1 or _FRACTION.search(body, start, end):
+        return None
+    place = parts[0].start, parts[0].end
+    before = body[start : place[0]]
+    is_open = _LEFT_OPEN.search(f"{_JOINT.split(before)[-1]}|{body[place[1] : end]}")
+    is_other = is_open or denied(body, start, end, *place) or related(before)
+    return None if is_other else Described(parts[0].digits, *place)
+
+
+_FRACTION = re.compile(r"\d ?/ ?\d|\\[dt]?frac|[½⅓⅔¼¾⅕-⅞]|%|percent|prozent")
+_JOINT = re.compile(r"[,;:]\s")
+
+
 def _same_noun(counted: re.Match[str] | None, kind: str) -> str:
     """Return the last word behind a number that the question has in the noun that it counts."""
     words = counted["noun"].lower().split() if counted else []
@@ -410,11 +476,20 @@ _CALLS: dict[_Finder, str] = {
     _time: r"(?is)\b(?:what time|when (?:do|does|did|will|is|was)|at (?:what|which) hour)\b"
     r"(?!.*\bin (?:minutes|hours|seconds|days|years)\b)",
     _count: _ASKED_KIND.pattern,
+    _part: r"(?i)\b(?:what|which) (?:fraction|part|portion|proportion|share)\b|\bbruchteil"
+    r"|\bwelcher (?:teil|anteil)|\bquelle (?:fraction|part)|\bqué (?:fracción|parte)"
+    r"|\bque (?:fração|parte)"
+    r"|\b(?:che|quale) (?:frazione|parte)|какая (?:часть|доля)",
     _equation: r"(?i)\b(?:(?:find|give|determine|write|state|what is)\b[^.?]{0,20}\bequation (?:of"
     r"|for)"
     r"|(?:find|give|what is) the (?:[a-z]+ )?line|die (?:Gerade|Gleichung der)|l'équation de"
     r"|la (?:retta|recta|droite|ecuación de)|a reta)\b",
+    _function: r"(?i)\b(?:find|determine)\b[^.?]{0,20}\b(?:functions?|polynomials?) (?:\$?\\?"
+    r"[a-z]\b|such|that|with|from|:)",
     _position: _WHICH.pattern,
+    _run: r"(?is)^(?!.*\b(?:how many|number of|sum|product|probability|average)\b)"
+    r".*\b(?:integers?|whole numbers?|natural numbers?)\b",
+    _numbered: r"(?is)\b(?:which|choose|select|option|correct)\b.*\(1\).*\(2\)",
     _ranked: r"(?i)\b(?:option|choice|statement|which|answer)\b",
 }
 _FINDERS = tuple((re.compile(asks), find) for find, asks in _CALLS.items())

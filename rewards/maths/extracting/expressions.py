@@ -333,7 +333,7 @@ _UNIT = re.compile(
 _UNIT_BEHIND = re.compile(rf"(?m)[\s$\\)\]]{{0,4}}{_UNITS}(?=[.,;]|\s*$)")
 
 
-_DOLLARS = re.compile(r"(?s)\\.|\$\$?")
+_DOLLARS = re.compile(r"(?s)\\.|R\$(?= ?\d)|\$\$?")
 # What joins two formulas of one answer: `$x = 5$ and $x = -5$`.
 _JOINT = re.compile(r"\s*(?:,|;|,?\s*(?:and|or(?: (?:else|possibly|perhaps|maybe))?))\s*$")
 _SIDES = re.compile(r"[=<>≤≥]|\\(?:leq?|geq?|lt|gt)(?![a-z])")

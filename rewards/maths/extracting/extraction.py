@@ -196,7 +196,7 @@ def _extracted(
     body: str, offset: int, *, truncated: bool = False, several: bool, prompt: str
 ) -> Extraction:
     """Extract the answer of a text that begins at `offset` of its response."""
-    if (record := recorded(body)) is not None and not truncated:
+    if (record := recorded(body, prompt)) is not None and not truncated:
         return _extraction(body, offset, record, [])
     statements = Statements(body, truncated=truncated, prompt=prompt)
     if statements.last is not None:
@@ -273,7 +273,9 @@ def _is_value(body: str, number: Spelled) -> bool:
     """Return whether a number in words is a value as one in digits would be: it is no small one, of
     which texts are made (`the two roots`), or it has a unit, or a clause says it of something.
     """
-    is_large = number.digits.isdecimal() and int(number.digits) > MAX_SMALL
+    is_large = number.digits.isdecimal() and (
+        int(number.digits) > MAX_SMALL or body.endswith("dozen", number.start, number.end)
+    )
     unit = measured(body, number.end) > number.end
     told = _TOLD.search(body, max(0, number.start - 24), number.start)
     stated = is_large or unit or (told and _CLAUSE_ENDS.match(body, number.end))

@@ -109,7 +109,7 @@ def values_of(gold: str) -> int:
     >>> values_of("(5, 2)"), values_of("17, -15"), values_of("f(1, 2)"), values_of("x=1 and y=2")
     (2, 2, 1, 2)
     """
-    bare = unmarked(unboxed(gold).replace("$", "").strip())
+    bare = _OF_LETTERS.sub("", unmarked(unboxed(gold).replace("$", "").strip()))
     if bare[:1] in {"(", "[", "{"} and bare[-1:] in {")", "]", "}"} and _ENCLOSED.fullmatch(bare):
         bare = bare[1:-1]
     depth, count = 0, 1
@@ -119,7 +119,15 @@ def values_of(gold: str) -> int:
     return max(count, len(set(_LABELS.findall(bare))))
 
 
-_LABELS = re.compile(r"(?<!\w)\(([a-h])\)\s")
+def parts_labelled(gold: str) -> int:
+    """Return how many parts a gold has behind labels: `(a) 1, 3; (b) -1` has two."""
+    return len(set(_LABELS.findall(gold)))
+
+
+_LABELS = re.compile(r"(?<!\w)\(([a-h]|i{1,3}|iv)\)\s")
+"""The label of a part of a gold."""
+_OF_LETTERS = re.compile(r"^\([^()=]*\)\s*=\s*(?=\()")
+"""The letters of a tuple: `(x, y) = (1, 2)`."""
 _SIGNED = re.compile(r"\\pm(?![a-z])|±")
 _ASSIGNS = re.compile(r"\s*([A-Za-z])\s*=")
 

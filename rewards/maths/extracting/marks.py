@@ -11,8 +11,10 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple
 
+from ..reading.labels import place_of
 from ..reading.notation import squeeze
 from ..reading.vocabulary import unit_symbol
+from .asked import asking
 from .candidate import MAX_ANSWER, Candidate, CandidateKind
 from .enclosing import opened, piece
 from .expressions import with_unit
@@ -79,7 +81,8 @@ def marks(body: str, *, truncated: bool = False) -> Iterator[Candidate]:
 
 # --- records ---
 
-_RECORD = re.compile(r"\s*(?:```\w*\s*)?(?P<record>\{.{1,4000}\})\s*(?:```\s*)?", re.DOTALL)
+MAX_RECORD = 4000
+_OPENING = re.compile(r"\s*(?:```\w*\s*)?")
 _ANSWER_KEY = re.compile(
     r"(?i)(?:final[_ ]?)?(?:answer|result|solution|antwort|ergebnis|r[ée]ponse|r[ée]sultat"
     r"|respuesta|resultado|resposta|risposta|risultato|ответ|答案|答え|정답)"
@@ -87,22 +90,29 @@ _ANSWER_KEY = re.compile(
 _UNIT_KEY = re.compile(r"(?i)units?|einheit|unit[éà]|unidade?|единица|单位|単位|단위")
 
 
-def recorded(body: str) -> Candidate | None:
-    """Return the answer of a response that is one record of JSON with a field for it, else None.
+def recorded(body: str, prompt: str = "") -> Candidate | None:
+    """Return the answer of a response that ends in a record of JSON with a field for it, or with
+    the only field for what is asked, else None.
 
     The answer may be a record itself, of a value and its unit.
     """
-    match = _RECORD.fullmatch(body)
-    if match is None or '"' not in body:
+    end = len(body.rstrip("` \n"))
+    start = body.rfind("\n{", 0, end) + 1 or len(body) - len(_OPENING.sub("", body, 1))
+    if body[end - 1 : end] != "}" or body[start : start + 1] != "{" or end - start > MAX_RECORD:
         return None
     try:
-        record = json.loads(match["record"], parse_int=str, parse_float=str, parse_constant=str)
+        record = json.loads(body[start:end], parse_int=str, parse_float=str, parse_constant=str)
     except (ValueError, RecursionError):
         return None
     names = [name for name in record if _ANSWER_KEY.fullmatch(name)]
-    if not names and len(record) > 1 and all(isinstance(value, str) for value in record.values()):
+    names = names or [name for name in record if _asked(name, prompt)]
+    if (
+        len(names) != 1
+        and len(record) > 1
+        and all(isinstance(value, str) for value in record.values())
+    ):
         text = as_answer([ValueRow(*row) for row in record.items()])
-        return Candidate(CandidateKind.TAG, text, *match.span("record"), *match.span("record"))
+        return Candidate(CandidateKind.TAG, text, start, end, start, end)
     if len(names) != 1:
         return None
     answer = record[names[0]]
@@ -117,8 +127,19 @@ def recorded(body: str) -> Candidate | None:
     units = [value for name, value in record.items() if _UNIT_KEY.fullmatch(name)]
     unit = units[0] if len(units) == 1 and isinstance(units[0], str) else ""
     text = f"{answer} {unit}" if unit_symbol(unit) and answer[-1].isdecimal() else answer
-    start, end = match.span("record")
     return Candidate(CandidateKind.TAG, text, start, end, start, end)
+
+
+def _asked(name: str, prompt: str) -> bool:
+    """Return whether a question has the words of the name of a field."""
+    question = asking(prompt).lower()
+    words = name.replace("_", " ").lower().split()
+    return bool(words) and all(
+        place_of(word, question) >= 0
+        if len(word) > 1
+        else re.search(rf"\b{re.escape(word)}\b", question)
+        for word in words
+    )
 
 
 # --- boxes ---

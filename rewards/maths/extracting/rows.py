@@ -249,11 +249,38 @@ def parts_of(body: str, count: int, answer: Callable[[str], str | None]) -> Cand
     ends = [heading.start() for heading in headings[1:]] + [len(body)]
     values = [answer(body[h.end() : end]) for h, end in zip(headings, ends, strict=True)]
     said = [_worked(value) for value in values if value]
-    if len(said) != count or any("," in value for value in said):
-        return None
-    text = ", ".join(f"({'abcdefgh'[n]}) {value}" for n, value in enumerate(said))
-    start = headings[0].start()
-    return Candidate(CandidateKind.WHOLE, text, start, len(body), start, len(body))
+    return _labelled(said, headings[0].start(), len(body)) if len(said) == count else None
+
+
+def _labelled(values: list[str], start: int, end: int) -> Candidate:
+    text = "; ".join(f"({'abcdefgh'[n]}) {value}" for n, value in enumerate(values))
+    return Candidate(CandidateKind.WHOLE, text, start, end, start, end)
+
+
+_CASE = re.compile(
+    r"\((?P<label>[a-h]|i{1,3}|iv)\)\s*\$?(?P<holds>[^$(),;.]*[<>=≤≥≠][^$,;.?]*|)\$?"
+)
+_CLAUSES = re.compile(r"[.;]\s+|\n+|,\s(?:and|but|while|whereas)\s")
+_SPACES = re.compile(r"[\s$]")
+_IF = re.compile(r"^\s*(?:If|When|For)\s")
+
+
+def values_by_case(
+    prompt: str, body: str, count: int, answer: Callable[[str], str | None]
+) -> Candidate | None:
+    """Return the value that a text gives each of the cases of a question (`(i) a > 0`), as that of
+    a part, if one clause each names the case; else None.
+    """
+    cases = list(_CASE.finditer(prompt))
+    start = max(0, len(body) - MAX_TAIL)
+    clauses = [(_SPACES.sub("", clause), clause) for clause in _CLAUSES.split(body[start:])]
+    values = []
+    for case in cases:
+        names = {f"({case['label']})", _SPACES.sub("", case["holds"])} - {""}
+        named = [said for bare, said in clauses if any(name in bare for name in names)]
+        values += [answer(f"So {_IF.sub('', said)}.") for said in named[:1] if len(named) == 1]
+    said = [value for value in values if value]
+    return _labelled(said, start, len(body)) if len(said) == len(cases) == count else None
 
 
 _TASK = re.compile(r"\\(?:i*int|lim|sum|prod|[dt]?frac\s*\{\s*d)(?![a-z])|∫|∑")
@@ -268,10 +295,16 @@ def _worked(value: str) -> str:
     a number (`f(-1) = -1 + 3 = 2`).
     """
     value = value.strip(" $").rstrip(".").rstrip(" $")
+    if _JOINED.search(value):
+        return value
     head, sign, last = value.rpartition("=")
     if ("=" in head or head.rstrip().endswith(")")) and _MEASURE.fullmatch(last):
         return last.strip()
     return last.strip() if sign and _TASK.search(head) else value
+
+
+_JOINED = re.compile(r"[\w$], |\b(?:and|or)\b")
+"""What joins several values of a part."""
 
 
 def table_row(text: str) -> str:

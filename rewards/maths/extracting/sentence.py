@@ -15,7 +15,8 @@ from .stance import related
 from .surface import MAX_CLAUSE, clause_before, lowered
 
 NUMBER = re.compile(
-    r"(?<![A-Za-z0-9_.,^])[-+−]?(?:\\?[$£€]\s?)?[-+]?"
+    r"(?<![A-Za-z0-9_.,^])R\\?\$ ?\d{1,3}(?:\.?\d{3})*(?:,\d\d)?(?![\d.,]*\d)"
+    r"|(?<![A-Za-z0-9_.,^])[-+−]?(?:\\?[$£€]\s?)?[-+]?"
     r"(?:0(?:b[01]+|o[0-7]+|x[\da-fA-F]+)"
     r"|(?:(?<![\d.,] )\d{1,3}(?: \d{3})++(?! {0,3}\d)|\d+(?:,\d+|['’]\d{3})*)"
     r"(?:\.\d+(?:[eE][-+]?\d{1,3})?)?(?:/\d+|[¼-¾⅐-⅞])?"
@@ -162,7 +163,7 @@ _ASIDE = re.compile(
 # A closing remark in brackets, which is not the closing sentence.
 # A bracket that a formula ends in is none: `6(x - 3)`, `V = (1; 4)`, `3 (mod 5)`.
 _REMARK = re.compile(
-    r"(?<![A-Za-z0-9)\]^\\])(?<![-=<>≤≥≡∈+−·×*/^])(?<![-=<>≤≥≡∈+−·×*/^]\s)\((?!mod\b|[A-J]\))[^()\n]{1,150}\)"
+    r"(?<![A-Za-z0-9)\]^\\])(?<![-=<>≤≥≡∈+−·×*/^])(?<![-=<>≤≥≡∈+−·×*/^]\s)\((?!mod\b|[A-J1-9]\))[^()\n]{1,150}\)"
     r"[\s.!]*+$"
 )
 
@@ -377,6 +378,10 @@ _WORKED_OUT = re.compile(
     r"(?:[-+*/!^]|\\(?:times|cdot|binom|div)(?![a-z]))(?:[^$A-Za-z=]|\\(?:times|cdot|binom|div"
     r"|[dt]?frac|left|right)(?![a-z]))*\$\s?,?\s+which (?:is|equals|gives|makes)\s+[$*(\\]*$"
 )
+# `V / I = 12 V / 0.5 A, which is 24 ohms`: the same without marks.
+_SPOKEN_ON = re.compile(
+    r"=[^=,;:]*\d[^=,;:]*[/×·*÷+−^][^=,;:]*\d[^=,;:]*,? (?:which is|i\.e\.,?|that is,?)\s+[$*(\\]*$"
+)
 _NOTHING = re.compile(r"[^\w\n]*(?:\n|$)")
 # `$f(x) = \\frac{1}{x - 2}$, provided $x \\ne 2$`: the points that an equation leaves out.
 _EXCLUDES = re.compile(r"\s*[a-z]\s*(?:\\neq?(?![a-z])|≠|!=)")
@@ -397,7 +402,8 @@ def governed(body: str, start: int, place: int, stop: int) -> bool:
         return True
     if _EXCLUDES.match(body, place, stop) and _EQUATED.search(body, start, place):
         return True
-    if _WORKED_OUT.search(body, start, place) and not _COUNTS_OTHERS.search(body, start, place):
+    worked = _WORKED_OUT.search(body, start, place) or _SPOKEN_ON.search(body, start, place)
+    if worked and not _COUNTS_OTHERS.search(body, start, place):
         return False
     if _RESTATED.search(body, start, place) and _NOTHING.match(body, stop):
         return False

@@ -100,6 +100,12 @@ _MEASURED = re.compile(
 )
 
 
+_STATED = re.compile(
+    r"(?!.*(?:아니|않|약 |이상|이하|초과|미만|또는|보다|만약|면 ))[가-힣, ]{1,40}[은는이가] "
+    r"(-?\d[\d,]*(?:\.\d+)?(?:/\d+)?"
+    r"|\$[^$]+\$)"
+)
+"""A Korean sentence that ends in its only value: `따라서 구하는 확률은 1/6`."""
 _REMARK = re.compile(
     r"(?<=\S)\s*\((?!(?:or|if|when|unless|for|only|provided)\b)[^()\n]*\b(?:would|will|is|are"
     r"|was|were)\s[^()\n]*\)[\s.]*$"
@@ -203,7 +209,8 @@ def cleaned(text: str) -> str:
     text = _AGAIN.sub("", text)
     text = _BEHIND.sub("", text).strip()
     text = joined_by_and(text, foreign=True)
-    if count_match := _MEASURED.search(text) or _COUNTED.search(text) or _ONLY.fullmatch(text):
+    count_match = _MEASURED.search(text) or _COUNTED.search(text) or _ONLY.fullmatch(text)
+    if count_match := count_match or _STATED.fullmatch(text):
         text = count_match[1]
     return text.strip(" *_」』】")
 

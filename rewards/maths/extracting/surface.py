@@ -67,6 +67,8 @@ def surface(body: str) -> str:
         body = body.translate(_WIDE)
         if "分" in body or "분의" in body:
             body = _SHARE.sub(_share, body)
+        if "\u20e3" in body:
+            body = _KEYS.sub(lambda keys: re.sub(r"\D", "", keys[0]).ljust(len(keys[0])), body)
     body = with_dollars(body)
     if "!" in body and not _FACTORIAL.search(body):
         body = _EXCLAIMED.sub(_punctuated, body)
@@ -90,6 +92,8 @@ def surface(body: str) -> str:
     return body
 
 
+_KEYS = re.compile("(?:\\d\ufe0f?\u20e3)+")
+"""A number on keys of a telephone."""
 _SPELT_APART = re.compile(r"(?<![\w\\^])\d{1,3}(?:_\d{3}){2,}(?!\w)")
 """A number as programs print it: `1_307_674`."""
 _FENCED = re.compile(

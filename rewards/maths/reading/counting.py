@@ -64,7 +64,9 @@ def _numerals(languages: tuple[tuple[str, str], ...]) -> Iterator[tuple[str, int
     yield from zip(("veintidós", "veintitrés", "veintiséis"), (22, 23, 26), strict=True)
 
 
-NUMERALS = {phrase.replace("-", " "): number for phrase, number in _numerals(_LANGUAGES)}
+NUMERALS = {
+    phrase.replace("-", " "): number for phrase, number in _numerals(_LANGUAGES)
+} | dict.fromkeys(("ein dutzend", "una docena de", "uma dúzia de", "una dozzina di", "дюжина"), 12)
 """Every number from 0 to 100 by its words, with spaces for hyphens."""
 # Of further languages, with `~` for a space within a number.
 _FURTHER_LANGUAGES = (
@@ -381,6 +383,10 @@ def _read(text: str, pieces: list[re.Match[str]]) -> tuple[str, int]:
         return str(number), 1
     if (fraction := _fraction(words))[1]:
         return fraction
+    if words[:3] == ["half", "a", "dozen"]:
+        return "6", 3
+    if words[0] == "a" and words[1:2] and words[1] in _SCALES:
+        words[0] = "one"
     total, group, length = 0, 0, 0
     for turn, word in enumerate(words):
         joins = word == "and" and group % 100 == 0 and group and words[turn + 1 : turn + 2]

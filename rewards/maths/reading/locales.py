@@ -67,9 +67,9 @@ _NAMES = {
     "t": "тонн\\w{0,2}|吨|toneladas?|Tonnen?",
     "day": "дн(?:я|ей|ям)|день|天|d[ií]as?|jours?|Tagen?|Tage|giorn[io]|दिन|يوم[اً]*|أيام",
     "week": "недел[яьию]|semanas?|semaines?|Wochen?|settiman[ae]",
-    "h": "ч|час(?:а|ов)?|小时|小時|時間|시간|horas?|heures?|Stunden?|or[ae]|घंट[ेा]|ساع(?:ة|ات)",
-    "min": "мин(?:ут(?:а|ы)?)?|分钟|分鐘|분|minutos?|minut[oi]|Minuten?|मिनट|دقيقة|دقائق",
-    "s": "с(?! половин)|сек(?:унд(?:а|ы)?)?|秒|초|segundos?|secondes?|second[oi]|Sekunden?"
+    "h": "ч|час(?:а|ов)?|小时|小時|時間|시간|giờ|horas?|heures?|Stunden?|or[ae]|घंट[ेा]|ساع(?:ة|ات)",
+    "min": "мин(?:ут(?:а|ы)?)?|分钟|分鐘|분|phút|minutos?|minut[oi]|Minuten?|मिनट|دقيقة|دقائق",
+    "s": "с(?! половин)|сек(?:унд(?:а|ы)?)?|秒|초|giây|segundos?|secondes?|second[oi]|Sekunden?"
     "|सेकंड|सेकेंड|ثانية|ثوان[ٍي]?",
 }
 _SPELLINGS = {name: re.compile(spellings) for name, spellings in _NAMES.items()}
@@ -85,7 +85,13 @@ _SQUARED, _CUBED = (
     r"\s(?:[cq]uadrad[oa]s?|carrés?|quadrat[io]|квадратн\w{2})",
     r"\s(?:c[úu]bic[oa]s?|cubes?|cubi|кубическ\w{2})",
 )
-_HOUR = "(?:时|時)"  # alone it is a time of day
+_DIVISORS = {
+    "h": "时|時|saat|jam|uur|tim(?:me)?|godz(?:\\.|in[aęy])?",
+    "min": "dakika|menit|minuut",
+    "s": "saniye|detik|sekund[aę]",
+}
+"""Units of time that may be other words where they do not divide, as a time of day."""
+_HOUR = f"(?:{'|'.join(_DIVISORS.values())})"
 _PER = r"(?:\s?/\s?|\s(?:por|par|pro|per|al|в)\s|\s(?:à|de)\sl['’]|\sall['’]|每)"
 MEASURE = (
     rf"(?:{_SQUARE}|{_CUBE})?{_SOME_UNIT}(?:{_SQUARED}|{_CUBED}|[²³])?"
@@ -103,7 +109,7 @@ LATIN_UNIT = re.compile(
     r"R\$|reais|p(?<!\wp)o[ru]r? ?cien?t|p(?<!\wp)ou?r ?cent|rozent|per cento|procent|"
     r"mill[ea]s?\b|milhas?|Meile|migli|pulgada|pouce|polegada|pollic|Zoll|p(?<!\wp)ies?\b|p(?<!\wp)i[ée]d|Fuss|libr[ae]s?\b|livre|libbr|Pfund|gal[oó]n|Gallone|hect[aá]re|ettar|Hektar|centavo|c[ée]ntim|centesim"
     r"|metr[io]|meter\b|Meter\b|segund|second[ei]|Sekunde|horas?\b|heures?\b|Stunde|minut[io]|Minute|gram[ao]s?\b|Tage|Woche|semana|semaine|dias?\b|jours?\b|giorn|settiman|tonelad|Tonne"
-    r"|gramm|litr[io]|Litern|grad[io]?s?\b|Grad[io]?s?\b|degr[ée]s?\b"
+    r"|m/(?:saat|jam|uur|tim|godz|dakika|menit|minuut|saniye|detik|sekund)|gramm|litr[io]|Litern|grad[io]?s?\b|Grad[io]?s?\b|degr[ée]s?\b"
 )
 """Stands in an ASCII text that has a unit of another language."""
 # A unit in brackets: `240(km)`.
@@ -175,7 +181,8 @@ def _named(match: re.Match[str]) -> str:
 def _name(spelling: str) -> str:
     """Return the name that the reader knows of a unit."""
     names = (name for name, spellings in _SPELLINGS.items() if spellings.fullmatch(spelling))
-    return next(names, "h" if re.fullmatch(_HOUR, spelling) else normalize("NFKC", spelling))
+    divisors = (name for name, words in _DIVISORS.items() if re.fullmatch(words, spelling))
+    return next(names, next(divisors, normalize("NFKC", spelling)))
 
 
 _TEN = r"(?:[·⋅×*]|\\(?:cdot|times)(?![a-z]))\s*10\s*(?:\^\{?-?\d{1,3}\}?|[⁻⁰¹²³⁴-⁹]+)"
@@ -228,7 +235,7 @@ def points_for_commas(text: str) -> str:
 
 _SPACED_WORDS = (
     "la le les est donc réponse des une sous combien calculer calculez quelle quel vaut trouvez"
-    " de du un et ile jest oblicz kosztuje"
+    " de du un et ile jest oblicz kosztuje het bereken hoeveel antwoord svar hitung berapa jawaban"
 )
 _POINTED_WORDS = (
     "der das ist sind mit von wird welcher welches antwort ein eine einen eines wie viel und "
@@ -244,7 +251,10 @@ _COMMAS = _POINTED | frozenset(_SPACED_WORDS.split())
 _WORD = re.compile(r"[^\W\d_]+")
 # A word in small letters with a mark of its language counts too; names have capitals.
 _ACCENTED = re.compile("[a-z]*[äöüßàâáãéèêíóõúñç][a-zß-ÿ]*")
-_CYRILLIC = re.compile("(?i)[а-яё]{4}")
+_OF_COMMAS = re.compile(
+    "(?i:[а-яё]{4})|(?<!\\w)[^\\W\\d_A-ZÀ-Þ]{0,12}[ąćęłńśźżčďěňřšťůžğışőåøæđơưẠ-ỹ]"
+)
+"""A word with letters of languages that all write decimals with a comma; names have capitals."""
 
 
 @lru_cache(maxsize=256)
@@ -255,8 +265,8 @@ def writes_commas(text: str, least: int = 2) -> bool:
     >>> writes_commas("Wie groß ist die Fläche?"), writes_commas("What is the Möbius band?")
     (True, False)
     """
-    cyrillic = not text.isascii() and _CYRILLIC.search(text) is not None
-    return cyrillic or _shows(_COMMAS, text, least)
+    is_known = not text.isascii() and _OF_COMMAS.search(text) is not None
+    return is_known or _shows(_COMMAS, text, least)
 
 
 @lru_cache(maxsize=256)

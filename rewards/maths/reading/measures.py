@@ -155,10 +155,11 @@ def _is_one_term(parser: Parser) -> bool:
 
 
 def _end_of_name(tokens: list[Token]) -> int:
-    """Return the place behind the equal sign of a name (`v_0 =`); 0 without one."""
+    """Return the place behind the equal sign of a name (`v_0 =`, `Time =`); 0 without one."""
     kinds = [token.kind for token in tokens[:LONGEST_NAME]]
     end = kinds.index("rel") if "rel" in kinds else 0
     is_name = kinds[0] == "sym" and kinds[1] in {"rel", "sub", "prime"}
+    is_name = is_name or set(kinds[:end]) == {"word"}
     return end + 1 if is_name and "op" not in kinds[:end] and tokens[end].value == "=" else 0
 
 
