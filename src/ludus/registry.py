@@ -31,6 +31,11 @@ _PLAIN: dict[Any, tuple[str, Callable[[Any], bool]]] = {
 HINT = "ludus list; one of yours: ludus --import FILE.py VERB ..."
 """Where a name that nobody registered may be found."""
 
+imported: list[str] = []
+"""The user's files and modules that `ludus --import` has named, for whatever must import the same:
+worker processes, and commands to type.
+"""
+
 
 def check_plain(name: str, target: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
     """Refuse values that do not fit a plain annotation (bool, int, float, str).

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import shlex
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -20,6 +21,8 @@ from ..config import TrainConfig
 
 FAILURES = "failures.jsonl"
 """File of a run with the reasons for which episodes have no reward."""
+IMPORTS = "imports.json"
+"""File of a run with the user's files and modules that `ludus --import` named."""
 SHORT, LONG = 5, 20
 """Windows of rules, in steps: that of a level, and that of a trend."""
 
@@ -42,6 +45,7 @@ class RunHistory:
         settings: the settings as a table (`config.toml`).
         recipe: the recipe as a table (`recipe.json`).
         folder: the folder, as remedies name it.
+        imports: what `ludus --import` named, for remedies that must import the same.
     """
 
     def __init__(
@@ -50,8 +54,10 @@ class RunHistory:
         recipe: Mapping[str, Any] | None = None,
         *,
         folder: str = "RUN",
+        imports: Sequence[str] = (),
     ) -> None:
         self.folder = folder
+        self.imports = imports
         self._settings = dict(settings or {})
         self._usual = as_table(TrainConfig())
         self.recipe = dict(recipe or {})
@@ -69,11 +75,12 @@ class RunHistory:
         settings: dict[str, Any] = {}
         with suppress(ConfigError):  # missing, or cut short
             settings = read_toml(folder / "config.toml")
-        path, recipe = folder / "recipe.json", dict[str, Any]()
-        if path.exists():
-            with suppress(msgspec.DecodeError):
-                recipe = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
-        return cls(settings, recipe, folder=str(folder))
+        recipe, imports = dict[str, Any](), list[str]()
+        with suppress(FileNotFoundError, msgspec.DecodeError):
+            recipe = msgspec.json.decode((folder / "recipe.json").read_bytes(), type=dict[str, Any])
+        with suppress(FileNotFoundError, msgspec.DecodeError):
+            imports = msgspec.json.decode((folder / IMPORTS).read_bytes(), type=list[str])
+        return cls(settings, recipe, folder=str(folder), imports=imports)
 
     def add(self, row: Mapping[str, float]) -> bool:
         """Add a row of `metrics.jsonl`; return whether it is the row of a step."""
@@ -120,6 +127,11 @@ class RunHistory:
     def of_recipe(self, name: str, default: Any = None) -> Any:
         """Return a setting of the recipe by dotted name."""
         return _at(self.recipe, name, default)
+
+    def command(self, *words: str) -> str:
+        """Return a `ludus` command to type, with the imports of the run."""
+        imports = [part for name in self.imports for part in ("--import", name)]
+        return shlex.join(["ludus", *imports, *words])
 
     # --- columns ----------------------------------------------------------------------------------
 

@@ -181,12 +181,12 @@ WORDS: dict[str, Callable[[RunHistory], object]] = {
     "one_more_try": lambda run: 1 + int(run.setting("rollout.retries")),
     "several_updates": lambda run: min(4, run.setting("rollout.tasks_per_step")),
     "view": _view,
-    "warm_start": lambda run: (
-        f"ludus sft --env {shlex.quote(str(run.setting('env')))} "
-        f"--model.path {shlex.quote(str(run.setting('model.path')))}"
+    "warm_start": lambda run: run.command(
+        *("sft", "--env", str(run.setting("env"))),
+        *("--model.path", str(run.setting("model.path"))),
     ),
     "probe": lambda run: f"ludus model probe {shlex.quote(str(run.setting('model.path')))}",
-    "audit": lambda run: f"ludus audit {shlex.quote(str(run.setting('env')))} --rl",
+    "audit": lambda run: run.command("audit", str(run.setting("env")), "--rl"),
     "from_best": lambda run: (
         f"--model.path={shlex.quote(run.folder)}/checkpoints/best {_rate(run, 0.3)}"
     ),

@@ -2,6 +2,7 @@
 
 config.toml       the settings, complete
 recipe.json       the recipe, complete
+imports.json      what `ludus --import` named, where it did
 plan.json         how many steps a run on data has
 metrics.jsonl     one line for each step
 rollouts.jsonl    the fate of each rollout; see `../stream/accounts.py`
@@ -31,8 +32,10 @@ from ludus.agent.episodes import INDEX, indexed
 from ludus.config import as_table, to_toml
 from ludus.errors import SaveFailed
 from ludus.metrics import LineFile, MetricsLog, replace_file
+from ludus.registry import imported
 from ludus.secret import Secret
 
+from ..findings.history import IMPORTS
 from ..learning.guard import Refusal
 from ..settings.run import RunConfig
 from .claim import RunClaim, unwritable
@@ -71,6 +74,8 @@ class RunFolder:
             self._claim.take_back()
             self.episodes.mkdir(parents=True, exist_ok=True)
             replace_file(folder / "config.toml", to_toml(referring(config)).encode())
+            if imported:
+                replace_file(folder / IMPORTS, msgspec.json.encode(imported) + b"\n")
         except OSError as error:
             raise unwritable(folder, error) from None
         self._metrics = MetricsLog(folder / "metrics.jsonl")

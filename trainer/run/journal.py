@@ -17,6 +17,7 @@ from ludus.agent import Episode
 from ludus.config import as_table
 from ludus.errors import UpdateRefused
 from ludus.findings import FILE, RunFinding, Severity, write_finding
+from ludus.registry import imported
 
 from ..config import TrainConfig
 from ..findings.diagnosis import Diagnosis
@@ -64,7 +65,7 @@ class Journal:
         self._updaters = updaters
         self._watcher = watcher
         recipe = msgspec.to_builtins(updaters[0].algorithm.recipe)
-        history = RunHistory(as_table(config), recipe, folder=str(folder.path))
+        history = RunHistory(as_table(config), recipe, folder=str(folder.path), imports=imported)
         history.failures = read_failures(folder.path)
         self.diagnosis = Diagnosis(history)
         """The findings so far; those of earlier steps follow from the rows of these steps."""

@@ -10,9 +10,7 @@ import sys
 from pathlib import Path
 
 from ludus.errors import ConfigError
-
-imported: list[str] = []
-"""The names imported so far, for worker processes, which must import the same."""
+from ludus.registry import imported
 
 
 def import_user_code(name: str) -> None:

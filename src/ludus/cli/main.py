@@ -14,8 +14,9 @@ from collections.abc import Sequence
 
 from ludus.contract import where
 from ludus.errors import CheckFailed, ConfigError, LudusError, UnknownName
+from ludus.registry import imported
 
-from .loading import import_user_code, imported
+from .loading import import_user_code
 
 GROUPS: dict[str, dict[str, str]] = {
     "register an environment": {

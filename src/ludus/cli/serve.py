@@ -31,7 +31,7 @@ from ludus.integrations.nemo_gym import NemoGymService
 from ludus.integrations.openenv.service import OpenEnvService
 from ludus.integrations.ors import OrsService
 from ludus.isolation.group import WorkerLimits
-from ludus.registry import HINT
+from ludus.registry import HINT, imported
 from ludus.rewards import verifier_names
 from ludus.rewards.serving.server import ScoreService
 from ludus.sandboxes.settings import TENANTS_VARIABLE
@@ -46,7 +46,6 @@ from ludus.wire.server import HttpServer
 from ludus.wire.tls import ServerTls
 from ludus.wire.tracing import Tracer
 
-from .loading import imported
 from .names import UnknownThing
 from .serve_options import (
     LEARNER,

@@ -20,12 +20,12 @@ from ludus.agent.viewer import RunReader
 from ludus.agent.viewer.compare import compare, held_out_scores
 from ludus.config import read_toml
 from ludus.errors import ConfigError
+from ludus.registry import imported
 from ludus.trainer.config import TrainConfig
 from ludus.wire.address import read_value
 
 from .arguments import Flag, VerbHelp, parse
 from .compare import show_comparison
-from .loading import imported
 from .progress import progress_bar
 from .recipes import check_recipe
 from .train import recipe_or_settings

@@ -9,6 +9,7 @@ from typing import Any
 
 from ludus.config import Table, read_toml
 from ludus.errors import ConfigError, MissingExtra, UnknownName
+from ludus.registry import imported
 from ludus.rewards import verifier_names
 from ludus.trainer.config import PreferenceConfig, RewardModelConfig, SFTConfig, TrainConfig
 from ludus.trainer.recipes.recipe import recipe_names
@@ -16,7 +17,7 @@ from ludus.trainer.settings.data import STRENGTHS
 from ludus.trainer.settings.run import RunConfig
 
 from .arguments import VerbHelp, parse_settings
-from .loading import command_line, imported
+from .loading import command_line
 from .runs import RUNS, SETTINGS, known_runs, settings_of
 from .signals import run_interruptible
 

@@ -14,9 +14,8 @@ from io import FileIO
 from types import FrameType
 
 from ludus.errors import ConfigError, LudusError
+from ludus.registry import imported
 from ludus.secret import Secret
-
-from .loading import imported
 
 logger = logging.getLogger(__name__)
 READY_TIMEOUT_S = 600.0

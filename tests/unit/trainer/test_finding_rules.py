@@ -16,6 +16,7 @@ import pytest
 from ludus.agent.viewer.columns import column
 from ludus.cli.arguments import VerbHelp, parse, parse_settings
 from ludus.cli.audit import AuditOptions
+from ludus.cli.main import main
 from ludus.cli.model import ProbeOptions
 from ludus.cli.tasks import TasksOptions
 from ludus.cli.train import recipe_or_settings
@@ -28,6 +29,7 @@ from ludus.trainer.findings.quantities import CONDITIONS, QUANTITIES
 from ludus.trainer.findings.rule import RULES
 from ludus.trainer.findings.summary import MOST, roots_of, summary_of
 from ludus.trainer.findings.words import WORDS, _reweighed
+from ludus.trainer.run.folder import RunFolder
 
 ROOT = Path(__file__).resolve().parents[3]
 PLANTED: dict[str, Any] = json.loads((Path(__file__).parent / "planted_runs.json").read_text())
@@ -310,3 +312,21 @@ def test_an_agent_that_often_breaks_is_named_as_long_as_it_does(end: str, name: 
         )
     mended = told(steps_of(0.5, **{f"stop/{end}": [0.6] * 4 + [0.0] * 6}), {"steps": 10})
     assert mended[name] == "closed"
+
+
+def test_remedies_import_what_the_run_has_imported(tmp_path: Path) -> None:
+    file = tmp_path / "my own.py"
+    file.write_text("")
+    try:
+        assert main(["--import", str(file), "list"]) == 0
+        RunFolder(tmp_path / "run", TrainConfig(env="me/x")).close()
+    finally:
+        assert main(["--version"]) == 0  # which imports nothing
+    history = RunHistory.read(tmp_path / "run")
+    for remedy in ("warm_start", "audit"):
+        begin, option, name, *words = shlex.split(str(WORDS[remedy](history)))
+        assert (begin, option, name) == ("ludus", "--import", str(file))
+        assert "me/x" in words
+        accepted(shlex.join(["ludus", *words]))
+    RunFolder(tmp_path / "plain", TrainConfig(env="me/x")).close()
+    assert str(WORDS["audit"](RunHistory.read(tmp_path / "plain"))) == "ludus audit me/x --rl"
