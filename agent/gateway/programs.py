@@ -29,11 +29,16 @@ from ludus.messages import Message
 from ludus.sandboxes.local.slot_sandbox import SlotSandbox
 from ludus.sandboxes.network import NetworkPolicy
 from ludus.sandboxes.open import open_with
+from ludus.sandboxes.owners import prefix_of_folders, stale_folders
 from ludus.sandboxes.protocol import MIB, ExecutionStatus, Limits
 from ludus.sandboxes.settings import SandboxSettings
 
 MAX_ANSWER_BYTES = 1 << 20
 """The longest answer that is read from an agent."""
+FOLDERS = "ludus-agent-"
+"""How the names of the temporary folders begin in which agents find the task and leave the answer;
+those of a trainer that was killed are removed at the next start.
+"""
 KILL_AFTER_S = 0.5
 """Seconds between SIGTERM and SIGKILL for an agent that is out of time."""
 MAX_PROMPT_BYTES = 100_000
@@ -119,6 +124,8 @@ class AgentCommand:
 
     def __post_init__(self) -> None:
         _words(self.command)
+        for folder in stale_folders(FOLDERS):
+            shutil.rmtree(folder, ignore_errors=True)
 
     async def __call__(self, task: AgentTask) -> str:
         """Run the program.
@@ -126,7 +133,7 @@ class AgentCommand:
         Raises:
             AgentFailed: the program ended with another status than 0.
         """
-        with tempfile.TemporaryDirectory(prefix="ludus-agent-") as folder:
+        with tempfile.TemporaryDirectory(prefix=prefix_of_folders(FOLDERS)) as folder:
             task_file, answer_file = Path(folder, "task.json"), Path(folder, "answer")
             await asyncio.to_thread(task_file.write_bytes, task.row())
             inherited = {

@@ -232,11 +232,18 @@ def _last_of(reader: RunReader, column: str) -> dict[str, float]:
 
 
 def _different_budgets(readers: Sequence[RunReader]) -> list[str]:
-    """Return the runs that spend something else than the most common budget, with what differs."""
+    """Return the runs that spend something else than the most common budget, with what differs.
+
+    What a run of another kind, such as `ludus sft`, does not know at all is one line of that run.
+    """
     flat = {reader.name: reader.flat_settings() for reader in readers}
     refused: list[str] = []
-    for name in BUDGET:
-        given = {run: table.get(name) for run, table in flat.items()}
+    known = [name for name in BUDGET if any(name in table for table in flat.values())]
+    for run, table in flat.items():
+        if absent := [name for name in known if name not in table]:
+            refused.append(f"{run} has no {', '.join(absent)}, of which another run has a value")
+    for name in known:
+        given = {run: table[name] for run, table in flat.items() if name in table}
         values = list(given.values())
         usual = max(set(values), key=lambda value: (values.count(value), str(value)))
         refused += [

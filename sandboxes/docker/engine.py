@@ -10,12 +10,11 @@ import re
 import socket
 import subprocess
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Self
 
 from ludus.errors import ConfigError, MissingExtra
 
-from ..local.control_groups import start_time
+from ..owners import lives, owner
 
 CALL_TIMEOUT_S = 60
 OWNER = "ludus.sandbox.owner"
@@ -178,7 +177,7 @@ class DockerEngine:
         leftovers = [
             str(listed_container["Id"])
             for listed_container in containers
-            if not _lives(listed_container["Labels"][OWNER])
+            if not lives(listed_container["Labels"][OWNER])
         ]
         for container in leftovers:
             self.remove(container)
@@ -222,38 +221,3 @@ def _knock(path: str) -> None:
     with socket.socket(socket.AF_UNIX) as line:
         line.settimeout(CALL_TIMEOUT_S)
         line.connect(path)
-
-
-def owner() -> str:
-    """Return a name of this process that is never used twice on this machine.
-
-    The system uses pids again, so the start time and the boot are part of the name.
-    """
-    pid = os.getpid()
-    return f"{_boot()}/{_pid_namespace()}/{os.geteuid()}/{pid}-{start_time(pid)}"
-
-
-def _lives(name: str) -> bool:
-    """Return whether the process that `owner()` named so may still be alive.
-
-    Nothing is known of processes in another pid namespace, nor, for an ordinary user, of other
-    users' processes; these count as alive.
-    """
-    # No process survives a restart of the machine. A label of another form was not written by this
-    # version, so nothing is known of its process.
-    boot, *rest = name.split("/")
-    label_match = re.fullmatch(r"(\d+)/(\d+)/(\d+)-(\d+)", "/".join(rest))
-    if boot != _boot() or not label_match:
-        return label_match is None
-    namespace, uid, pid, started = label_match.groups()
-    if namespace != _pid_namespace() or os.geteuid() not in (0, int(uid)):
-        return True
-    return start_time(int(pid)) == int(started)
-
-
-def _boot() -> str:
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-
-
-def _pid_namespace() -> str:
-    return str(os.stat("/proc/self/ns/pid").st_ino)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -22,13 +21,13 @@ from ludus.errors import ConfigError
 from ..guest.jail import policy
 from ..guest.run import emptying
 from ..guest.run.plan import DOCKER, JailPlan
-from ..local.control_groups import start_time
 from ..local.mounts import installed_places
 from ..local.slot_sandbox import LIGHT, NETWORK, SlotSandbox
 from ..local.slots import Slot
 from ..local.supervisor import PYTHON
 from ..local.user_ids import IDS_OF_PROCESS, user_ids
 from ..network import NetworkPolicy
+from ..owners import prefix_of_folders, stale_folders
 from ..protocol import MIB
 from . import roots
 from .config import Container, guest_mount, line_mount
@@ -94,11 +93,9 @@ class DockerSandbox(SlotSandbox):
         self._engine, self._image, self._runtime = engine, image, runtime
         self._suspects = Suspects()
         self._has_numpy = self._has_numpy or image.has_own_python
-        remove_stale_folders()
-        # The system uses process ids again. With the start time as well, the name of a folder tells
-        # `remove_stale_folders` whether its driver is gone.
-        owner = f"{_PREFIX}{os.getpid()}-{start_time(os.getpid())}"
-        self._folder = Path(tempfile.mkdtemp(prefix=f"{owner}-"))
+        for folder in stale_folders(_PREFIX):
+            _remove_folder(folder)
+        self._folder = Path(tempfile.mkdtemp(prefix=prefix_of_folders(_PREFIX)))
 
     @classmethod
     async def open(
@@ -236,16 +233,6 @@ def find_image(engine: DockerEngine, name: str | None, runtime: str | None) -> I
     )
     interpreter = of_image(engine, trial)
     return Image(trial.image, name, interpreter, environment, tuple(trial.covered))
-
-
-def remove_stale_folders() -> None:
-    """Remove the temporary folders of drivers that died without cleaning up."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        owner = re.match(rf"{_PREFIX}(\d+)-(\d+)-", folder.name)
-        if not owner or folder.stat().st_uid != os.geteuid():
-            continue
-        if start_time(int(owner[1])) != int(owner[2]):
-            _remove_folder(folder)
 
 
 def _remove_folder(folder: Path) -> None:

@@ -30,7 +30,8 @@ from ludus.sandboxes import (
     open_sandbox,
 )
 from ludus.sandboxes.docker.config import CAPABILITIES
-from ludus.sandboxes.docker.engine import OWNER, DockerEngine, owner
+from ludus.sandboxes.docker.engine import OWNER, DockerEngine
+from ludus.sandboxes.owners import owner
 
 pytestmark = [pytest.mark.docker, pytest.mark.asyncio(loop_scope="module")]
 
@@ -275,7 +276,7 @@ async def test_an_image_is_only_for_the_docker_tier(docker_host: str) -> None:
 DRIVER = """
 import asyncio, os, signal
 from ludus.sandboxes import DockerSandbox
-from ludus.sandboxes.docker.engine import owner
+from ludus.sandboxes.owners import owner
 async def main():
     sandbox = await DockerSandbox.open(size=2)
     await sandbox.execute('')

@@ -27,6 +27,7 @@ from .fields import (
 
 REFUSED = {
     "logit_bias": "it would change what the policy samples",
+    "top_logprobs": "only sampled tokens have a log-probability, which logprobs alone asks for",
     "functions": "the old form of tools is not read; send tools",
     "audio": "the gateway carries text",
     "prediction": "the policy samples every token itself",

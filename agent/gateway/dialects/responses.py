@@ -34,7 +34,9 @@ REFUSED = {
     "conversation": "the gateway keeps no conversations; send the whole input",
     "background": "answers are given when they are asked for",
     "prompt": "templates are the provider's; send instructions and input",
+    "top_logprobs": "log-probabilities are given by /v1/chat/completions, those of sampled tokens",
 }
+LOGPROBS = "message.output_text.logprobs"
 CALLS = {
     "function_call": ("arguments", "function_call_arguments"),
     "custom_tool_call": ("input", "custom_tool_call_input"),
@@ -54,6 +56,11 @@ class OpenAIResponses:
     def read(self, body: Mapping[str, Any]) -> AgentRequest:
         """Read a request; see `Dialect.read`."""
         refuse(body, REFUSED)
+        if LOGPROBS in (body.get("include") or []):
+            raise GatewayRefusal(
+                f"include has {LOGPROBS!r}: {REFUSED['top_logprobs']}; leave it out",
+                parameter="include",
+            )
         choice = body.get("tool_choice")
         if isinstance(choice, dict) and choice.get("type") not in CHOICES:
             raise GatewayRefusal(

@@ -47,6 +47,29 @@ function withErrors(line, errors) {
   return {...line, low: shift(-1), high: shift(1)};
 }
 
+/** Labels of the ticks of an axis: as few digits as place each label within a hundredth of a step. */
+function tickLabels(plot, ticks) {
+  const shown = ticks.filter(value => value !== null);
+  const gaps = shown.slice(1).map((value, place) => value - shown[place]);
+  const step = Math.min(...[...gaps, ...shown.filter(Boolean)].map(Math.abs)); // a lone tick has no gap
+  const rounded = (value, digits) => Number(value.toPrecision(digits));
+  let digits = 1;
+  while (digits < 17 && shown.some(value => Math.abs(rounded(value, digits) - value) > step / 100)) digits++;
+  return ticks.map(value => {
+    if (value === null) return '';
+    const size = Math.abs(value), label = rounded(value, digits);
+    return value && (size >= 1e6 || size < 1e-4) ? label.toExponential() : label.toLocaleString('en', {maximumFractionDigits: 20});
+  });
+}
+
+/** Pixels beside a plot for the labels of its axis; the third round of the layout changes nothing. */
+function roomFor(plot, labels, index, round) {
+  const axis = plot.axes[index];
+  if (round > 1) return axis._size;
+  plot.ctx.font = axis.font[0];
+  return Math.max(40, 18 + Math.max(0, ...(labels || []).map(label => plot.ctx.measureText(label).width / uPlot.pxRatio)));
+}
+
 /**
  * Draw lines into a node.
  * lines: {name, run, column, x, y, low, high}; options: {title, info, log, smooth, height, marks}
@@ -90,8 +113,8 @@ function chart(host, lines, options = {}) {
     cursor: {drag: {x: true, y: false}, y: false},
     series,
     axes: [
-      {stroke: ink, grid, ticks: grid, size: 30, font: '11px system-ui', label: undefined},
-      {stroke: ink, grid, ticks: grid, size: 58, font: '11px system-ui', values: (self, splits) => splits.map(value => (value === null ? '' : number(value, 2)))},
+      {stroke: ink, grid, ticks: grid, size: 30, font: '11px system-ui', values: tickLabels},
+      {stroke: ink, grid, ticks: grid, size: roomFor, font: '11px system-ui', values: tickLabels},
     ],
     hooks: {
       setCursor: [self => told(self.cursor.idx)],

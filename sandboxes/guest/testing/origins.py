@@ -23,6 +23,8 @@ _LEAVES = frozenset(
     for kind in base.__subclasses__()
 )
 """Syntax that is looked at only as a part of other syntax."""
+_ATOMS = frozenset({ast.Name, ast.Constant})
+"""Syntax that holds nothing to read."""
 ACCESSORS = ("getattr", "hasattr", "setattr", "delattr")
 _COPYING = ("copy", "deepcopy")
 _BINDING = (
@@ -58,7 +60,7 @@ class Origins:
         """What is written in the tests, in order: a node comes before all that it holds."""
         self._of_kind: dict[type[ast.AST], list[ast.AST]] = {}
         self._parents: dict[ast.AST, ast.AST] = {}
-        self._spans: dict[ast.AST, list[int]] = {}
+        self._spans: dict[ast.AST, tuple[int, int]] = {}
         """Node -> its number, and the number behind the last of all that it holds."""
         self.codes: list[CodeType] = []
         """The tests, compiled."""
@@ -106,21 +108,22 @@ class Origins:
 
     def _read_tree(self, tree: ast.AST) -> None:
         first, waiting = len(self.nodes), [tree]
+        sizes: dict[ast.AST, int] = {}
         while waiting:
             node = waiting.pop()
-            self._spans[node] = [len(self.nodes)]
+            sizes[node] = 1
             self.nodes.append(node)
             self._of_kind.setdefault(type(node), []).append(node)
-            inner = () if type(node) in (ast.Name, ast.Constant) else ast.iter_child_nodes(node)
-            parts = [part for part in inner if type(part) not in _LEAVES]
-            self._parents.update(dict.fromkeys(parts, node))
-            waiting += reversed(parts)
-        for node in reversed(self.nodes[first:]):
-            start, *end = self._spans[node]
-            self._spans[node] = [start, *(end or [start + 1])]
-            if node in self._parents:  # Its last part comes first here.
-                span = self._spans[self._parents[node]]
-                span += self._spans[node][1:] if len(span) == 1 else []
+            if type(node) not in _ATOMS:
+                parts = [part for part in ast.iter_child_nodes(node) if type(part) not in _LEAVES]
+                for part in parts:
+                    self._parents[part] = node
+                waiting += parts[::-1]
+        for number in range(len(self.nodes) - 1, first - 1, -1):
+            node = self.nodes[number]
+            self._spans[node] = number, number + sizes[node]
+            if node is not tree:
+                sizes[self._parents[node]] += sizes[node]
 
     def of(self, *kinds: type[_Node]) -> list[_Node]:
         """Return the nodes of some kinds, in order within each."""

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from ludus.agent import Episode, Segment, Trajectory, Turn, write_episodes
-from ludus.agent.viewer.compare import bootstrap, compare, improvement, iqm, labels
+from ludus.agent.viewer.compare import BUDGET, bootstrap, compare, improvement, iqm, labels
 from ludus.agent.viewer.export import FORMATS, WINDOW, export, windows
 from ludus.agent.viewer.run import RunReader
 from ludus.errors import ConfigError
@@ -220,6 +220,20 @@ def test_runs_with_other_budgets_or_tasks_are_refused_by_name(tmp_path: Path) ->
     assert "long stands at step 2 of 9" in told
     told = compare([*usual, run(tmp_path / "other", [1.0, 0.0, 1.0])])["refused"]
     assert told == ["other was judged on 1 held-out tasks that another run has not"]
+
+
+@given(names=st.lists(st.sampled_from(BUDGET[2:]), min_size=1, unique=True), swapped=st.booleans())
+def test_what_a_run_of_another_kind_does_not_know_is_one_line(
+    names: list[str], swapped: bool
+) -> None:
+    """As `ludus sft` has no rollouts, whichever of the two is named first."""
+    with TemporaryDirectory() as folder:
+        usual, other = run(Path(folder) / "usual", [1.0]), run(Path(folder) / "other", [1.0])
+        with (usual.path / "config.toml").open("a") as file:
+            file.writelines(f"{name} = 8\n" for name in names)
+        (why,) = compare([other, usual] if swapped else [usual, other])["refused"]
+        told = [name for name in BUDGET if name in names]
+        assert why == f"other has no {', '.join(told)}, of which another run has a value"
 
 
 def test_intervals_cover_the_truth_as_often_as_they_say() -> None:

@@ -7,7 +7,7 @@ import base64
 import copy
 import io
 import operator
-import os.path
+import os
 import subprocess
 import sys
 import threading
@@ -741,6 +741,35 @@ def test_a_program_and_its_children_end_with_a_trainer_that_is_killed(tmp_path: 
     for process in alive:
         process.kill()
     assert not alive
+
+
+def test_the_next_start_removes_folders_of_killed_trainers_and_of_no_other(tmp_path: Path) -> None:
+    notes = tmp_path / "ludus-agent-notes"
+    notes.mkdir()
+
+    def start(command: str) -> subprocess.Popen[bytes]:
+        words = [sys.executable, "-c", OWNER, command]
+        return subprocess.Popen(words, env={**os.environ, "TMPDIR": str(tmp_path)})
+
+    def folders() -> set[Path]:
+        return {file.parent for file in tmp_path.glob("ludus-agent-*/task.json")}
+
+    def begun(command: str) -> tuple[subprocess.Popen[bytes], Path]:
+        before, process, deadline = folders(), start(command), time.monotonic() + 60
+        while not (new := folders() - before):
+            assert time.monotonic() < deadline, "the agent has not begun"
+            time.sleep(0.05)
+        return process, new.pop()
+
+    (killed, _), (running, kept) = begun("sleep 600"), begun("sleep 600")
+    killed.kill()
+    killed.wait()
+    assert start("true").wait(60) == 0
+    assert folders() == {kept}
+    running.kill()
+    running.wait()
+    assert start("true").wait(60) == 0
+    assert list(tmp_path.iterdir()) == [notes]
 
 
 AGENT_FILE = """

@@ -64,6 +64,10 @@ IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}
         ({"messages": [USER], "n": 0}, "n = 0"),
         ({"messages": [USER], "n": 1000}, "n = 1000"),
         ({"messages": [USER], "logit_bias": {"5": 1}}, "logit_bias"),
+        (
+            {"messages": [USER], "logprobs": True, "top_logprobs": 5},
+            "which logprobs alone asks for",
+        ),
         ({"messages": [USER], "response_format": {"type": "json_object"}}, "response_format"),
         ({"messages": [USER], "response_format": FORM}, "this engine cannot hold an answer"),
         ({"messages": [USER], "response_format": {"type": "grammar"}}, "json_schema"),
@@ -98,6 +102,22 @@ async def test_what_cannot_be_honoured_is_refused_by_name_and_leaves_no_row(
         assert words in reply.json()["error"]["message"]
         assert reply.headers["x-should-retry"] == "false"
         assert rollout.tree.calls == engine.log == []
+
+
+@pytest.mark.parametrize(
+    "fields", [{"top_logprobs": 3}, {"include": ["message.output_text.logprobs"]}]
+)
+async def test_responses_refuse_log_probabilities_and_say_what_gives_them(
+    fields: dict[str, Any],
+) -> None:
+    engine = LoggedEngine(chat_format())
+    async with serving(engine) as (gateway, http):
+        body = {"input": "hi", **fields}
+        reply = await http.post("/v1/responses", json=body, headers=bearer(gateway.open()))
+        assert reply.status_code == 400
+        assert reply.json()["error"]["param"] == next(iter(fields))
+        assert "are given by /v1/chat/completions" in reply.json()["error"]["message"]
+        assert engine.log == []
 
 
 async def test_an_empty_list_of_ends_is_none() -> None:

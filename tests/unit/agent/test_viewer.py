@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import random
 import re
 import shutil
 import subprocess
@@ -17,7 +18,7 @@ from ludus.agent import Episode, Finish, Segment, Stop, Trajectory, Turn, TurnKi
 from ludus.agent.episodes import read_episodes
 from ludus.agent.viewer import PageHead, RunReader, page_of
 from ludus.agent.viewer.columns import STATIC
-from ludus.agent.viewer.page import script
+from ludus.agent.viewer.page import SCRIPTS, script
 from ludus.agent.viewer.tokens import pieces
 from ludus.errors import ConfigError
 from ludus.messages import ImagePart, Message, Role, ToolCall, assistant, tool_result, user
@@ -244,3 +245,50 @@ def test_a_browser_opens_the_page_from_the_file_and_nothing_in_it_acts(tmp_path:
     assert "<mark>\\x1b</mark>[2J" in opened
     assert opened.count("<script") == 2
     assert "&lt;script&gt;" in opened
+
+
+AXES = """
+const drawn = [], write = CanvasRenderingContext2D.prototype.fillText;
+CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
+  const upright = this.textAlign === 'right';
+  drawn.push([upright, text, upright ? x - this.measureText(text).width : x]);
+  write.call(this, text, x, y);
+};
+const host = document.body.appendChild(document.createElement('div')), seen = [];
+(async () => {
+  for (const [low, high, log] of RANGES) {
+    const line = {name: 'a', column: 'a', x: [1, 2, 3], y: [low, (low + high) / 2, high]};
+    const remove = chart(host, [line], {log});
+    await Promise.resolve().then(() => null);
+    seen.push(drawn.splice(0));
+    remove();
+  }
+  document.body.replaceChildren(el('pre', {}, JSON.stringify(seen)));
+})();
+"""
+"""Draws charts and replaces them by what was written on them: text and left edge."""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
+def test_neighbours_on_an_axis_differ_and_no_label_is_cut_off(tmp_path: Path) -> None:
+    draw = random.Random(0)
+    ranges: list[tuple[float, float, bool]] = [(0.6929, 0.69315, False), (1e-7, 3e-3, True)]
+    for _ in range(60):
+        low = draw.choice([-1, 0, 1]) * 10 ** draw.uniform(-9, 12)
+        ranges.append((low, low + (abs(low) or 1) * 10 ** draw.uniform(-6, 3), False))
+    file = tmp_path / "axes.html"
+    parts = [
+        *((STATIC / name).read_text("utf-8") for name in (*SCRIPTS[:2], "charts.js")),
+        AXES.replace("RANGES", json.dumps(ranges)),
+    ]
+    file.write_text(f"<body><script>{''.join(parts)}</script></body>", encoding="utf-8")
+    found = re.search(r"<pre>(.*?)</pre>", dumped(file, ""), re.DOTALL)
+    assert found is not None
+    for limits, texts in zip(ranges, json.loads(found[1]), strict=True):
+        labels = [text for upright, text, _ in texts if upright and text]
+        assert len(labels) > 1, limits
+        assert len(set(labels)) == len(labels), (limits, labels)
+        assert all(left >= 0 for upright, _, left in texts if upright), (limits, labels)
+        lowest, highest = (float(labels[place].replace(",", "")) for place in (0, -1))
+        assert lowest < highest, (limits, labels)
