@@ -76,6 +76,7 @@ _PART = re.compile(
     r"(?:^|(?:[\s,;.]|\\q?quad)+|\\\\)(?:and\s+)?(?:\\text\{\s*)?"
     r"\(([a-h]|i{1,3}|iv|v|[1-8](?=\)[\s\\:~}]))\)[\s:}~]*(?:\\ )?"
 )
+_BOTH = re.compile(r"±|\\pm(?![a-z])")
 _LABELS = (list("abcdefgh"), list("12345678"), ["i", "ii", "iii", "iv", "v"])
 """The labels of parts, in order."""
 _WORDS = frozenset({"text", "opaque"})
@@ -609,7 +610,7 @@ def _by_parts(
     wanted_parts, given = (_PART.split(unboxed(text)) for text in (gold, answer))
     labels = wanted_parts[1::2]
     in_order = len(labels) > 1 and any(labels == row[: len(labels)] for row in _LABELS)
-    several = any(values_of(part.strip(" ,;")) > 1 for part in wanted_parts[2::2])
+    several = any(values_of(p.strip(" ,;")) > 1 or _BOTH.search(p) for p in wanted_parts[2::2])
     if not (in_order and several) or len(given) != len(wanted_parts) or given[0].strip():
         return None
     for wanted, said in zip(wanted_parts[2::2], given[2::2], strict=True):

@@ -120,6 +120,7 @@ DENIED_BY_VERB = re.compile(
     r"(?:[ *$)\]\\]|\n(?!\n)){0,6}(?:(?:ist|est|es|è|é) (?:\w+ )?(?:nicht|pas|falsch|fau(?:x|sse)"
     r"|falsa?|incorrect[oae]?|sbagliat[oa]|errad[oa])\b|(?:—|-)?\s?неверн|(?:\w+\s+)?(?:is|was|are"
     r"|were|would be|seems|has|have)\s+not\b|(?:isn't|aren't|does(?:n't| not))\b"
+    r"|(?:\w+ ){0,3}(?:would|will|do|does) not (?:suffice|be enough|fit|work)\b"
     r"|(?:of them )?(?:(?:\w+ ){0,4}(?:is|are|would be) )?too"
     r" (?:many|few|much|little|large|small|big|high|low)\b"
     rf"|(?:\w+\s+)?{REFUTES})",

@@ -7,6 +7,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple
 
+from ..reading.counting import in_digits
 from ..reading.locales import MEASURE, joined_by_and
 from ..reading.vocabulary import ALTERS, COUNTER
 from .asides import claim_end
@@ -113,6 +114,17 @@ _REMARK = re.compile(
 """A sentence in brackets behind a value: `135° (8 of them would be 1080°)`."""
 
 
+_SPELT_TWICE = re.compile(
+    rf"(?P<words>[零一二两三四五六七八九十百千]+)(?P<unit>{COUNTER}?)\((?P<digits>\d+)\s?(?P=unit)\)"
+)
+
+
+def _once(twice: re.Match[str]) -> str:
+    """Return a number in words with its digits in brackets (`四十八把(48把)`) in digits alone."""
+    same = in_digits(twice["words"]) == twice["digits"]
+    return f"{twice['digits']}{twice['unit']}" if same else twice[0]
+
+
 class Spoken(NamedTuple):
     """An answer in words with offsets."""
 
@@ -207,7 +219,7 @@ def cleaned(text: str) -> str:
         return text
     text = before_decoration(without_decoration(text))
     text = _AGAIN.sub("", text)
-    text = _BEHIND.sub("", text).strip()
+    text = _BEHIND.sub("", _SPELT_TWICE.sub(_once, text)).strip()
     text = joined_by_and(text, foreign=True)
     count_match = _MEASURED.search(text) or _COUNTED.search(text) or _ONLY.fullmatch(text)
     if count_match := count_match or _STATED.fullmatch(text):

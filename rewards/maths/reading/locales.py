@@ -236,6 +236,7 @@ def points_for_commas(text: str) -> str:
 _SPACED_WORDS = (
     "la le les est donc réponse des une sous combien calculer calculez quelle quel vaut trouvez"
     " de du un et ile jest oblicz kosztuje het bereken hoeveel antwoord svar hitung berapa jawaban"
+    " vypočtěte vypočítejte obsah kolik odpověď je"
 )
 _POINTED_WORDS = (
     "der das ist sind mit von wird welcher welches antwort ein eine einen eines wie viel und "
