@@ -69,7 +69,8 @@ def settled(case: dict[str, Any]) -> dict[str, Any]:
 
 async def test_honest_solutions_pass_the_tests_that_are_tampered_with(sandbox: SlotSandbox) -> None:
     asked: list[Asked] = [(task, task["honest"], task["tests"], False) for task in TASKS.values()]
-    assert [verdict.reward for verdict in await grade_all(sandbox, asked)] == [1.0] * len(TASKS)
+    verdicts = zip(TASKS, await grade_all(sandbox, asked), strict=True)
+    assert {name: each for name, each in verdicts if each.reward != 1.0} == {}
 
 
 @pytest.mark.slow

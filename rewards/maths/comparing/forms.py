@@ -213,10 +213,13 @@ def _rounded(said: Notated, gold: Notated) -> bool:
     return numeral and _places(node) <= max(longest, _places(wanted))
 
 
-def _fraction(said: Notated, _: Notated) -> bool:
-    node = _bare(said.node)
+def _fraction(said: Notated, gold: Notated) -> bool:
+    node, wanted = _bare(said.node), _bare(gold.node)
+    # `... can be written as m/n. Find m + n` asks for a whole number.
+    is_whole = wanted is not None and wanted.op == "num" and wanted.value.denominator == 1
     return (
         node is not None
+        and not is_whole
         and node.op == "num"
         and said.node is not None
         and not has(said.node, "percent")

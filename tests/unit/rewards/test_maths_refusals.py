@@ -123,6 +123,17 @@ def test_an_equation_is_solved_for_the_letter_that_is_asked(
         assert _paid(verifier, gold, f"so \\boxed{{{answer}}}", prompt) == paid, (prompt, answer)
 
 
+@FEW
+@given(top=st.integers(2, 40), under=st.integers(2, 40))
+def test_a_sum_of_the_parts_of_a_fraction_is_no_fraction(
+    verifier: MathsVerifier, top: int, under: int
+) -> None:
+    prompt = "The area can be written as $\\frac{m}{n}$, in lowest terms. Find $m + n$."
+    total = str(top + under)
+    assert _paid(verifier, total, f"So $\\boxed{{0{total}}}.$\n\\boxed{{{total}}}", prompt)
+    assert not _paid(verifier, total, f"\\boxed{{\\frac{{{top}}}{{{under}}}}}", prompt)
+
+
 def test_the_equation_of_a_line_may_be_in_any_form(verifier: MathsVerifier) -> None:
     prompt = "Find the line parallel to $2x + 3y = 12$ through $(3, 3)$."
     for answer in ("2x + 3y = 15", "x = \\frac{15 - 3y}{2}", "y - 3 = -\\frac23(x - 3)"):
