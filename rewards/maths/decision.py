@@ -73,7 +73,7 @@ _OPTION = re.compile(
 )
 # `(a) 5, (b) 7`: the labels of the parts of a question.
 _PART = re.compile(
-    r"(?:^|(?:[\s,;.]|\\q?quad)+|\\\\)(?:and\s+)?(?:\\text\{\s*)?"
+    r"(?:^|(?:[\s,;.]|\\q?quad){1,20}|\\\\)(?:and\s+)?(?:\\text\{\s*)?"
     r"\(([a-h]|i{1,3}|iv|v|[1-8](?=\)[\s\\:~}]))\)[\s:}~]*(?:\\ )?"
 )
 _BOTH = re.compile(r"±|\\pm(?![a-z])")
@@ -607,11 +607,12 @@ def _by_parts(
     """Decide on parts one by one where a part of the gold has several values (`(a) 1, 3; (b) -1`);
     None where it has no such part.
     """
-    wanted_parts, given = (_PART.split(unboxed(text)) for text in (gold, answer))
+    wanted_parts = _PART.split(unboxed(gold))
     labels = wanted_parts[1::2]
     in_order = len(labels) > 1 and any(labels == row[: len(labels)] for row in _LABELS)
     several = any(values_of(p.strip(" ,;")) > 1 or _BOTH.search(p) for p in wanted_parts[2::2])
-    if not (in_order and several) or len(given) != len(wanted_parts) or given[0].strip():
+    given = _PART.split(unboxed(answer)) if in_order and several else []
+    if len(given) != len(wanted_parts) or given[0].strip():
         return None
     for wanted, said in zip(wanted_parts[2::2], given[2::2], strict=True):
         decision = decide(wanted.strip(" ,;.$"), said.strip(" ,;.$"), conventions, deep=deep)
