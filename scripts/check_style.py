@@ -1,8 +1,8 @@
 """Check what no linter sees: `make check` runs this.
 
 Fails on circles of imports (inside functions and for type checkers too), on public class names that
-are used twice, on attribute docs or docstrings that begin with "Of", and on files without a suffix that
-no tool asks for, which a slip leaves behind.
+are used twice, on attribute docs or docstrings that begin with "Of", and on stray files without a
+suffix.
 
     python scripts/check_style.py
 """
