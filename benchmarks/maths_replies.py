@@ -1304,6 +1304,32 @@ def points_left_out(rng: random.Random, count: int) -> Iterator[Row]:
             yield Row("points left out" + ("" if paid else ", another"), prompt, gold, said, paid)
 
 
+_VERTEX = ("Vertex form: ${f}$, with vertex ${v}$.", "So ${f}$, and the vertex is ${v}$.", "Hence ${f}$ with vertex at ${v}$.",
+           "The vertex form is ${f}$ (vertex ${v}$).", "So ${f}$. The vertex is ${v}$.", "${f}$, so the vertex is ${v}$.",
+           "In vertex form: ${f}$, vertex ${v}$.", "Therefore the vertex form is ${f}$, whose vertex is ${v}$.")  # fmt: skip
+
+
+def forms_with_points(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield a parabola in vertex form with its vertex, of which the question asks for one."""
+    for _ in range(count):
+        a, h, k = rng.randrange(2, 6), rng.randrange(1, 9), rng.randrange(1, 9)
+        form, vertex = f"y = {a}(x-{h})^2 + {k}", f"({h}, {k})"
+        work = (
+            f"$$y = {a}(x^2 - {2 * h}x) + {a * h * h + k}$$\n\n"
+            if rng.random() < 0.7
+            else "We complete the square.\n\n"
+        )
+        said = work + rng.choice(_VERTEX).format(f=form, v=vertex)
+        full = f"y = {a}x^2 - {2 * a * h}x + {a * h * h + k}"
+        prompt = f"Write ${full}$ in vertex form."
+        yield Row("forms with points", prompt, form, said, True)
+        yield Row("forms with points", prompt, form.replace(f"+ {k}", f"+ {k + 1}"), said, False)
+        prompt = f"Find the vertex of ${full}$."
+        if "whose" not in said:
+            yield Row("points with forms", prompt, vertex, said, True)
+        yield Row("points with forms", prompt, f"({h}, {k + 1})", said, False)
+
+
 _PLAIN_CHAINS = (
     ("Find the force.", "F = PA = {x}e5 × 0.02 = {y}e3 N = **{y} kN**", "{y}000 N", 2),
     ("Find the force.", "F = PA = {y}e3 N = {y} kN", "{y}000 N", 1),
@@ -1833,6 +1859,6 @@ DRAWS = (
     option_numbers, parts_of_several, values_by_case, unknowns_in_any_order, two_named_values,
     directions_beside, commas_of_all, korean_conclusions, repeated_decimals, ranges_in_words,
     existence, bare_ends, values_of_functions, numbered_equations, angles,
-    verdicts_with_reasons, chains_behind_steps, points_left_out, plain_chains, said_in_brackets, tables_of_parts, chains_of_matrices, questions_read_again, spaced_thousands, values_that_go_on, losses, due_dates, two_modes, fastest, none_such, lists_with_commas, shares_above,
+    verdicts_with_reasons, chains_behind_steps, points_left_out, forms_with_points, plain_chains, said_in_brackets, tables_of_parts, chains_of_matrices, questions_read_again, spaced_thousands, values_that_go_on, losses, due_dates, two_modes, fastest, none_such, lists_with_commas, shares_above,
 )  # fmt: skip
 """Every law of this file, as a function of a generator and the number of draws."""
