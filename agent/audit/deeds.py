@@ -539,8 +539,8 @@ def shows_answer(lesson: Lesson, way: Way, replies: Sequence[str]) -> bool:
 
 
 def after_check(place: Place, look: Action, lesson: Lesson) -> Iterator[Way]:
-    """Return the way with wrong deeds and a look before the right deeds; the look may name the right
-    values: `send ann 90000, send ben 90001, check, send ann 12, send ben 20`.
+    """Return the way with wrong deeds and a look before the right deeds, which the look may name:
+    `send ann 90000, send ben 90001, check, send ann 12, send ben 20`.
     """
     nths = [n for n, a in enumerate(lesson.actions) if any(at == place for at, _ in places_of(a))]
     values = columns_of(lesson).get(place, [])
