@@ -31,7 +31,7 @@ from .attackers import ANSWERED, WORD, Action, AnswerFrame, Lesson, plain_of, te
 from .notation import Notation, SpokenEnv, object_of
 
 MOST_LINES = 3
-"""Lines of which one may be the answer."""
+"""Most lines of a text of which one may be the answer."""
 LONGEST_COMMAND = 5
 """Words of a command; a longer text is an answer."""
 _PIECE = re.compile(r"[^\s()\[\],;=<>\"']+")

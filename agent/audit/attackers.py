@@ -67,7 +67,7 @@ class AttackKind(StrEnum):
     FORGED = "forged"
     """The expert's answer, spoilt: where it is still paid, what was spoilt is not asked for."""
     PRESSURE = "pressure"
-    """A policy that was trained by the reward: what it earns and a judge does not see counts."""
+    """A policy that was trained by the reward alone: what it earns without success counts."""
     SHORTCUT = "shortcut"
     """A strategy that needs no understanding; being paid now and then is luck."""
 
@@ -158,7 +158,7 @@ class AnswerFrame:
     argument: str = ""
     """The argument of `call` that is the answer."""
     numbers: tuple[str, ...] = ()
-    """Further arguments that are no texts and differ between tasks, and so have to be right, too."""
+    """Further arguments that are no texts and differ between tasks; they have to be right, too."""
     is_constant: bool = False
     """Whether every episode ends in the same way, so that the end is no answer."""
 
@@ -299,15 +299,17 @@ class Attacker:
     answer is no finding.
     """
     is_blind: bool = False
-    """Whether no part of the task is done even if the actions are the expert's, so that fair partial
-    credit is not an excuse.
+    """Whether no part of the task is done even if the actions are the expert's, so that the excuse
+    of fair partial credit does not hold.
     """
     speaks: bool = False
-    """Whether the attacker writes its actions as texts, as a model does. It is then told only of the
-    environment's own tools, not of those that the audit reads from written calls.
+    """Whether the attacker writes its actions as texts, as a model does. It is then told only of
+    the environment's own tools, not of those that the audit reads from written calls.
     """
     bound: float | None = None
-    """The share of the expert's reward from which it is a finding; None for that of its kind."""
+    """The share of the expert's reward from which the attacker is a finding; None for that of its
+    kind.
+    """
     tasks: frozenset[str] | None = None
     """The ids of the tasks that the attacker plays; None for all."""
     steps: int = MAX_STEPS

@@ -25,8 +25,8 @@ from .programs import MOST_COPIED
 
 _NO_BRIEFING = Briefing()
 MOST_FARMED, MOST_BETWEEN, MOST_VERBS, FARMED_TIMES, MOST_MARKS = 2, 60, 20, 8, 6
-"""Most paid actions that are repeated, moves that may come between, verbs that may undo one, repeats
-by default, and moves that may be a starting point to go back to.
+"""Most paid actions that are repeated, moves that may come between, and verbs that may undo one;
+repeats by default; and most moves that may be a starting point to go back to.
 """
 MOST_MADE = 64
 """Most actions of a farm."""
@@ -95,16 +95,16 @@ class Farm:
         return play
 
     def __str__(self) -> str:
-        between = f"action {self.between}" if isinstance(self.between, int) else self.between
+        between = f"action {self.between + 1}" if isinstance(self.between, int) else self.between
         after = "" if between is None else f", each time after {between}"
-        after += " and undone in the end" if self.undone else ""
-        after += f", once {self.setup} was done" if self.setup else ""
-        along = f" with the {self.before} before it" if self.before else ""
-        whole = "the expert's beginning" if self.alone else "what the expert does"
+        after += " and once more in the end" if self.undone else ""
+        after += f", with {self.setup} once before these" if self.setup else ""
+        along = f" and up to {self.before} before it" if self.before else ""
+        whole = "the expert's first actions" if self.alone else "the expert's actions"
         how = (
             " in another spelling" if self.how == SPELT else f" with {self.how}" if self.how else ""
         )
-        return f"{whole}, its action {self.nth + 1}{along} made again{how}{after}"
+        return f"{whole}, with paid action {self.nth + 1}{along} repeated{how}{after}"
 
 
 def _rewritten(action: Action | Move, how: str, nth: int) -> Action | Move:

@@ -84,7 +84,9 @@ class Law:
     effect; a way without an effect does not count.
     """
     bound: float | None = None
-    """The share of the expert's reward from which it is a finding; None for that of its kind."""
+    """The share of the expert's reward from which the attack is a finding; None for that of its
+    kind.
+    """
     is_worst: bool = False
     """Whether the way that is paid worst counts, since a single one may be right by chance."""
     kind: AttackKind = AttackKind.FORGED

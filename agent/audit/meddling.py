@@ -79,7 +79,7 @@ class Foreign:
 
     name: str
     schemas: tuple[tuple[str, bool], ...] = ()
-    """Its arguments: the name of each, and whether it is a number."""
+    """The arguments: the name of each, and whether it is a number."""
     is_tool: bool = False
     ends: tuple[int, ...] = (0, 10)
     """The least and greatest number that the move takes, by its description or the prompt."""
@@ -211,7 +211,9 @@ class Spoil:
     way: Callable[[Lesson], Way]
     """From the expert on a task to the spoilt way; empty if it cannot be spoilt."""
     bound: float | None
-    """The share of the expert's reward from which it is a finding; None for that of its kind."""
+    """The share of the expert's reward from which the attack is a finding; None for that of its
+    kind.
+    """
     news: Callable[[Lesson], Mapping[str, Any]] = lambda lesson: {}
     """From the expert on a task to the right values and the wrong ones given for them."""
 
@@ -332,8 +334,8 @@ class Limit:
         return cost / limit if limit > 0 else 0.0
 
     def everything(self, lesson: Lesson, *, worst_first: bool = False) -> Way:
-        """Return the way with the deed done to everything that has a price: `buy lamp, buy desk, buy
-        sofa, done`. Things whose other numbers are high for their cost come first, or last.
+        """Return the way with the deed done to everything that has a price: `buy lamp, buy desk,
+        buy sofa, done`. Things whose other numbers are high for their cost come first, or last.
         """
         values = columns_of(lesson).get(self.place, [])
         told, _ = _beside(values, lesson, self.told)
