@@ -316,7 +316,7 @@ class SandboxedCommand:
 
     words: list[str]
     files: dict[str, bytes]
-    """The files beside it, by name."""
+    """The files beside the program, by name."""
     sandbox: SlotSandbox
     limits: Limits
     variables: Mapping[str, str] = field(default_factory=dict[str, str])

@@ -418,8 +418,8 @@ class Interface(Origins):
 
     @cached_property
     def rebound(self) -> str:
-        """One of the names whose first use binds it to a value made of itself, as in
-        `f = cached(f)` and `ITEMS += [1]`; else "".
+        """The first name that is bound to a value made of itself before any other use, as in
+        `f = cached(f)` and `ITEMS += [1]`; "" if there is none.
 
         Such tests replace a name of the solution by their own, so that it would stand for both.
         """

@@ -59,7 +59,7 @@ class Peer:
         """What has crossed and can change, the newest last: as both ends may hold it, what either
         changes crosses with the next request or answer."""
         self._contents: list[object] = []
-        """Their contents that both ends know."""
+        """The contents of `_kept` that both ends know."""
 
     def request(self, verb: str, *arguments: object) -> tuple[bool, Any]:
         """Send a request and wait for the answer; serve requests of the other end meanwhile.

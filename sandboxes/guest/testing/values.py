@@ -96,7 +96,7 @@ _ARGUMENTS: dict[str, _Arguments] = {
 }
 """Classes of the standard library whose objects cross as the arguments that make them again."""
 _SEALED = ("array.array",)
-"""Those that change: an object of a derived class stays where it is."""
+"""Classes whose objects change: an object of a class derived from these stays where it is."""
 
 
 def _match(pattern: Any, text: Any, limit: int, start: int, end: int) -> object:
