@@ -77,6 +77,10 @@ def _rows(job: GradingJob) -> Iterator[dict[str, object]]:
     harness = TestHarness(PEER)
     failures.own_module = _MODULE
     source = _prepared(job, harness)
+    try:
+        import pytest  # a large module, which only these children load
+    except ImportError:
+        raise BrokenTests(scopes.not_installed(["pytest"])) from None
     yield READ
     harness.meet()
     with open(_FILE, "w") as stream:
@@ -87,11 +91,6 @@ def _rows(job: GradingJob) -> Iterator[dict[str, object]]:
     # A solution that gives no parameters would have its tests skipped.
     arguments += ["-o", "empty_parameter_set_mark=fail_at_collect"]
     arguments += ["-x"] if job.stop_early else []
-    try:
-        import pytest  # a large module, which only these children load
-    except ImportError:
-        raise BrokenTests(scopes.not_installed(["pytest"])) from None
-
     pytest.main([*arguments, _FILE], plugins=[results])
     rows = [*filter(None, results.found.values())]
     if results.problem or not rows:
