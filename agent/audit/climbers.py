@@ -18,8 +18,8 @@ from ludus.messages import as_action
 
 from .answers import Place, changed, deed, verb
 from .attackers import NUMBER, WORD, Action, AnswerFrame, Lesson, Plays, Scene, number_of, text_of
-from .deeds import columns_of, fresh, kinds_of, others_of, places_of, put
 from .meddling import Foreign
+from .places import columns_of, fresh, kinds_of, others_of, places_of, put
 from .rules import Rule
 
 LONGEST_CLIMB = 80

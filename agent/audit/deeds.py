@@ -10,7 +10,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import partial
-from math import isfinite
 from typing import Any
 
 from ludus.envs import Briefing
@@ -19,18 +18,31 @@ from ludus.messages import ToolCall, as_action, assistant
 from .answers import Place, called, changed, deed, verb
 from .attackers import Action, Lesson, Scene, free_tools, number_of, properties_of
 from .moves import commands_of
+from .places import (
+    FEWEST_ALIKE,
+    FEWEST_DEEDS,
+    FEWEST_LETTERS,
+    NAME,
+    USUAL,
+    Way,
+    class_of,
+    columns_of,
+    fresh,
+    in_a_row,
+    is_amount,
+    of_kind,
+    others_of,
+    places_of,
+    put,
+    unlike_most,
+    with_values,
+)
 from .programs import TOKEN
 
-Way = Sequence[Action]
-"""The actions of an episode."""
 EDGES = ("0", "-1", "nan", "1000000")
 """Numbers that no task asks for."""
 BELOW = "-99"
 """How many less than none: enough to pay for the rest, and no number that a bound expects."""
-FEWEST_LETTERS = 4
-"""Letters of a text of which the first alone says nothing."""
-FEWEST_ALIKE = 4
-"""Values of which one said for all is no fair part."""
 WILDCARDS = (".*", "*", "%", "")
 """Texts that mean any other to a pattern, a shell or a query; the empty one stands in all."""
 NOTHINGS = (None, "n/a", "none", "unknown", "-")
@@ -41,14 +53,6 @@ UNITS = (("mg", "g", "kg", "t"), ("mm", "cm", "m", "km"), ("ml", "l"), ("ms", "s
 """Units of a kind: in another one, a quantity is a thousand times as much, or nearly nothing."""
 HOLLOW = ("", "?")
 """What says nothing."""
-USUAL = 0.9
-"""Share of tasks on which what stands at the same place is not asked for."""
-AS_LETTERS = str.maketrans("0123456789", "abcdefghij")
-NAME = re.compile(r"\w[\w.-]*\w|\w")
-FEWEST_DEEDS = 3
-"""Deeds of a name of which one alone, or another order, is no fair part."""
-MOST_KINDS = 8
-"""Values of a place that are kinds, such as levels or labels."""
 MOST_OTHERS = 5
 """Other values that a place may have, of which all would have to be right."""
 PEEKS = 4
@@ -57,8 +61,8 @@ MOST_LOOKS = 6
 """Commands that the expert never uses."""
 HIGHER = (3, 10)
 """How often a number is taken that is far too high."""
-AGAIN, MOST_SAID = 8, 24
-"""How often a deed is done again, and what may stand at a place."""
+AGAIN = 8
+"""How often a deed is done again."""
 MOST_SHAPE = 3
 """Words of a reply that tell its kind."""
 
@@ -66,36 +70,6 @@ MOST_SHAPE = 3
 def goes(ways: Mapping[str, Way], scene: Scene) -> Iterator[Action]:
     """Play the way of each task."""
     yield from ways.get(scene.task, ())
-
-
-def columns_of(lesson: Lesson) -> dict[Place, list[Any]]:
-    """Return what stands at each place of the expert's deeds."""
-    columns = dict[Place, list[Any]]()
-    for place, value in itertools.chain(*map(places_of, lesson.actions)):
-        columns.setdefault(place, []).append(value)
-    return columns
-
-
-def places_of(action: Action) -> list[tuple[Place, Any]]:
-    places = list[tuple[Place, Any]]()
-    changed(action, lambda place, value: places.append((place, value)))
-    return places
-
-
-def with_values(lesson: Lesson, place: Place, values: Sequence[Any]) -> Way:
-    """Return the expert's deeds with other values at a place."""
-    row = iter(values)
-    return [changed(a, lambda at, v: next(row) if at == place else v) for a in lesson.actions]
-
-
-def constants_of(lessons: Sequence[Lesson]) -> frozenset[Hashable]:
-    """Return what the expert says on nearly all tasks: places with their values, and texts."""
-    said = Counter[Hashable]()
-    for lesson in lessons:
-        columns = columns_of(lesson).items()
-        said.update({(at, repr(value)) for at, column in columns for value in column})
-        said.update({deed(action) for action in lesson.actions})
-    return frozenset(each for each, times in said.items() if times >= USUAL * len(lessons) > 1)
 
 
 def telling(
@@ -161,13 +135,6 @@ def spoilt(place: Place, lesson: Lesson) -> Iterator[Way]:
             yield with_values(lesson, place, row)
 
 
-def of_kind(text: str, value: Any) -> Any:
-    """Return a number as the kind of another value."""
-    if isinstance(value, str):
-        return text
-    return float(text) if isinstance(value, float) or text == "nan" else int(text)
-
-
 def rescaled(told: str, lesson: Lesson) -> Iterator[Way]:
     """Return ways with another unit behind each number that has one, of those that are named."""
     words = {*re.findall(r"[a-z]+", f"{told}\n{lesson.opening}")}
@@ -188,17 +155,6 @@ def _respelt(spell: Callable[[str], str], action: Action) -> Action:
     return called(message, [{n: spell(v) if isinstance(v, str) else v for n, v in r} for r in rows])
 
 
-def spellings(text: str) -> list[str]:
-    """Return the ways in which a word or a number may be written, as it stands first."""
-    ways = [text, text.lower(), text.upper(), text.title(), text.swapcase()]
-    ways += [text[:1].swapcase() + text[1:]]
-    if number := re.search(r"\d+$", text):
-        short, head = number[0].lstrip("0") or "0", text[: number.start()]
-        heads = [head, ""] if head else [head]
-        ways += [f"{name}{sign}{short}" for name in heads for sign in ("", "0", "+", "00")]
-    return [*dict.fromkeys(ways)]
-
-
 def in_turn(kinds: Sequence[str], lesson: Lesson) -> Iterator[Way]:
     """Return the way in which each answer with many labels is given with one label for all, once
     with each.
@@ -206,43 +162,11 @@ def in_turn(kinds: Sequence[str], lesson: Lesson) -> Iterator[Way]:
     label = re.compile(rf"\b(?:{'|'.join(map(re.escape, kinds))})\b")
     rows = list[Action]()
     for action in lesson.actions:
-        if len(label.findall(str(deed(action)))) < FEWEST_ALIKE:
-            rows.append(action)
-        else:
-            rows += [_respelt(partial(label.sub, kind), action) for kind in kinds]
-    if kinds and len(rows) > len(lesson.actions):
+        is_labelled = len(label.findall(str(deed(action)))) >= FEWEST_ALIKE
+        labelled = [_respelt(partial(label.sub, kind), action) for kind in kinds]
+        rows += labelled if is_labelled else [action]
+    if len(rows) > len(lesson.actions):
         yield rows
-
-
-def labels_of(lessons: Sequence[Lesson]) -> list[str]:
-    """Return the few words that stand again and again in an answer, on most tasks."""
-    known, times = Counter[str](), Counter[str]()
-    for lesson in lessons:
-        said = Counter(
-            re.findall(r"[^\W\d_]{2,}", max((str(deed(a)) for a in lesson.actions), key=len))
-        )
-        known.update({*said})
-        times.update(said)
-    labels = [word for word, n in times.items() if n >= 2 * len(lessons) < 4 * known[word]]
-    return labels if 1 < len(labels) <= MOST_KINDS else []
-
-
-def numbered(number: str, action: Action) -> Action:
-    """Return an action with another number for each of its numbers."""
-
-    def of(place: Place, value: Any) -> Any:
-        if not _is_amount(value):
-            return value
-        return number if isinstance(value, str) else number_of(number)
-
-    return changed(action, of)
-
-
-def fresh(value: Any, number: int) -> Any:
-    """Return a value that stands nowhere, of the same kind."""
-    if isinstance(value, str) and not value.lstrip("-")[:1].isdecimal():
-        return f"zo{number:03}".translate(AS_LETTERS)
-    return of_kind(str(90_000 + number), value) if isinstance(value, (str, int, float)) else value
 
 
 def alike(place: Place, lesson: Lesson, kinds: Sequence[Any] = ()) -> Iterator[Way]:
@@ -266,26 +190,6 @@ def alike(place: Place, lesson: Lesson, kinds: Sequence[Any] = ()) -> Iterator[W
         yield with_values(lesson, place, [values[0], *rest])
 
 
-def in_a_row(values: Sequence[Any]) -> list[Any]:
-    """Return whole numbers that differ by one from the least of some on, in place of numbers that
-    mostly are further apart; none where they are few.
-    """
-    numbers = [number_of(str(value)) for value in values if not isinstance(value, bool)]
-    whole = sorted(number for number in numbers if isinstance(number, int))
-    gaps = list(map(operator.sub, whole[1:], whole))
-    if len(whole) < max(FEWEST_DEEDS, len(values)) or 2 * sum(gap > 1 for gap in gaps) <= len(gaps):
-        return []
-    return [of_kind(str(whole[0] + n), value) for n, value in enumerate(values)]
-
-
-def kinds_of(place: Place, lessons: Sequence[Lesson]) -> list[Any]:
-    """Return the values of a place, the most frequent first, if the values are few."""
-    values = [value for lesson in lessons for value in columns_of(lesson).get(place, [])]
-    known = Counter(value for value in values if isinstance(value, (str, int, float)))
-    is_kind = len(known) <= MOST_KINDS and 3 * len(known) <= len(values)
-    return [value for value, _ in known.most_common()] if is_kind else []
-
-
 def offset(place: Place, lesson: Lesson) -> Iterator[Way]:
     """Return ways in which a place is the same in all deeds, before which one deed is done with a
     number below zero, to what the deeds are not done to: it may make room for what they cost.
@@ -293,7 +197,7 @@ def offset(place: Place, lesson: Lesson) -> Iterator[Way]:
     columns = columns_of(lesson)
     first = next((n for n, a in enumerate(lesson.actions) if verb(a) == place[0]), 0)
     here = {at: column for at, column in columns.items() if at[0] == place[0] and at != place}
-    numbers = [at for at, column in here.items() if all(map(_is_amount, column))]
+    numbers = [at for at, column in here.items() if all(map(is_amount, column))]
     keys = [at for at in here if at not in numbers]
     others = {at: others_of(here[at], lesson)[-1:] for at in keys}
     for way, number in itertools.product(alike(place, lesson), numbers):
@@ -301,11 +205,6 @@ def offset(place: Place, lesson: Lesson) -> Iterator[Way]:
         for at in keys:
             less = changed(less, partial(put, at, (others[at] or here[at])[-1]))
         yield [*way[:first], less, *way[first:]]
-
-
-def _is_amount(value: Any) -> bool:
-    number = number_of(str(value))
-    return not isinstance(value, bool) and isinstance(number, (int, float)) and isfinite(number)
 
 
 def begun(lesson: Lesson) -> Iterator[Way]:
@@ -439,21 +338,6 @@ def peeks_of(briefing: Briefing, lessons: Sequence[Lesson], told: str = "") -> l
     return rows[:MOST_LOOKS]
 
 
-def said_once(lessons: Sequence[Lesson]) -> dict[Place, list[Any]]:
-    """Return what stands on any task at places of deeds that are done once on most tasks, never
-    twice, and not last; of places where it is not much.
-    """
-    ends, rows = {verb(lesson.actions[-1]) for lesson in lessons}, dict[Place, list[list[Any]]]()
-    for place, values in itertools.chain(*(columns_of(lesson).items() for lesson in lessons)):
-        rows.setdefault(place, []).append(values)
-    said = dict[Place, list[Any]]()
-    for place, columns in rows.items():
-        is_once = all(len(c) == 1 and isinstance(c[0], (str, int, float)) for c in columns)
-        if is_once and place[0] not in ends and 2 * len(columns) > len(lessons):
-            said[place] = [*dict.fromkeys(value for (value,) in columns)]
-    return {place: values for place, values in said.items() if len(values) <= MOST_SAID}
-
-
 def again(said: Mapping[Place, Sequence[Any]], lesson: Lesson, times: int = AGAIN) -> Iterator[Way]:
     """Return ways with another value at a place, and the deeds of a name so many times: what adds
     up may make a worse choice good.
@@ -522,7 +406,7 @@ def too_high(
     """
     rows = list[Action]()
     for action in lesson.actions:
-        here = [value for at, value in places_of(action) if at == place and _is_amount(value)]
+        here = [value for at, value in places_of(action) if at == place and is_amount(value)]
         amounts = (1, int(float(here[0]) * times)) if here else ()
         puts = [partial(put, place, of_kind(str(n), here[0])) for n in amounts]
         rows += [*(changed(action, put) for put in puts), *backs] if here else [action]
@@ -596,8 +480,8 @@ def is_told(place: Place, lesson: Lesson, way: Way, replies: Sequence[str]) -> b
     at = nths[0] + len(nths)
     known = {*NAME.findall("\n".join([lesson.opening, *replies[:at]]))}
     values = {str(value) for column in columns for value in column}
-    kinds = {*map(_kind, values)}
-    news = {name for name in NAME.findall("".join(replies[at : at + 1])) if _kind(name) in kinds}
+    kinds = {*map(class_of, values)}
+    news = {name for name in NAME.findall("".join(replies[at : at + 1])) if class_of(name) in kinds}
     wrong = {str(fresh(value, n)) for n in range(len(nths)) for value in columns[nths[n]]}
     told = news - known - wrong
     return told <= values and 2 * len(told) >= max(len(values), 1)
@@ -661,10 +545,6 @@ def ways_to_else(lesson: Lesson) -> Iterator[Way]:
                     yield [*lesson.actions[:n], other, *lesson.actions[n + 1 :]]
 
 
-def put(place: Place, other: Any, at: Place, value: Any) -> Any:
-    return other if at == place else value
-
-
 def answered(place: Place, lesson: Lesson, way: Way, replies: Sequence[str]) -> Way:
     """Return the deeds of a name that were answered as the expert's are: in words of the same kind
     and, where each of the expert's changed what was said before it, not in the very words that the
@@ -691,48 +571,3 @@ def took(place: Place, lesson: Lesson, way: Way, replies: Sequence[str]) -> bool
     more = [a for a in way[: len(replies)] if verb(a) == place[0] and deed(a) not in own]
     done = [a for a in answered(place, lesson, way, replies) if deed(a) not in own]
     return 2 * len(done) > len(more)
-
-
-def others_of(values: Sequence[Any], lesson: Lesson) -> list[Any]:
-    """Return what stands where values stand, in lines alike or in the same line: of the task, or
-    where none of them stands there, of the replies.
-    """
-    lines, spots = list[list[str]](), list[tuple[list[str], int]]()
-    for told in (lesson.opening, "\n".join(lesson.replies)):
-        if not spots:
-            lines = [NAME.findall(line) for line in told.splitlines()]
-            spots = [(line, line.index(str(v))) for v in values for line in lines if str(v) in line]
-    if not spots:
-        return []
-    (at, times), *_ = Counter(at for _, at in spots).most_common(1)
-    found = [line[at] for line in lines if len(line) > at]
-    if times == 1:  # several in a line
-        places = [at for line, at in spots if line == spots[0][0]]
-        found = spots[0][0][min(places) :]
-    kinds = {_kind(str(value)) for value in values}
-    known = {str(value) for value in values}
-    rest = [each for each in dict.fromkeys(found) if each not in known and _kind(each) in kinds]
-    is_text = isinstance(values[0], str)
-    return [each if is_text else number_of(each) for each in rest]
-
-
-def _kind(text: str) -> tuple[bool, ...]:
-    return text.isdecimal(), text.islower(), text.isalpha()
-
-
-def unlike_most(values: Sequence[Any], but: Sequence[Any] = ()) -> list[Any]:
-    """Return those of the values that most others are unlike, but some, which may be the answer;
-    none where they are few. A number is unlike one that is at least twice as much.
-    """
-
-    def are_alike(one: Any, other: Any) -> bool:
-        left, right = number_of(str(one)), number_of(str(other))
-        if isinstance(left, (int, float)) and isinstance(right, (int, float)):
-            return abs(left - right) < max(abs(left), abs(right)) / 2 or left == right
-        return repr(one) == repr(other)
-
-    return [
-        value
-        for value in {repr(v): v for v in values if len(values) >= FEWEST_ALIKE}.values()
-        if value not in but and 2 * sum(are_alike(value, v) for v in values) <= len(values)
-    ]

@@ -11,9 +11,9 @@ from ludus.envs import Briefing
 
 from .answers import Place, changed, deed, verb
 from .attackers import Action, Lesson, Plays, Scene, free_tools, properties_of
-from .deeds import numbered, places_of, spellings
 from .meddling import Foreign
 from .moves import WORDS, Move
+from .places import numbered, places_of, spellings
 from .programs import MOST_COPIED
 
 _NO_BRIEFING = Briefing()

@@ -21,8 +21,8 @@ from ludus.messages import as_action
 from . import deeds
 from .answers import called, deed, verb
 from .attackers import ANSWERED, Action, Lesson
-from .deeds import Way
 from .notation import object_of
+from .places import AS_LETTERS, FEWEST_LETTERS, Way, others_of, spellings
 from .programs import TOKEN
 
 RANGE = re.compile(r"\b\d+ ?(?:to|-|\u2013) ?(\d+)\b")
@@ -94,7 +94,7 @@ class Forgery(StrEnum):
             alike = next(item for item in items if repr(item) == usual[0][0])
             return listing.with_items([alike] * len(items))
         if self is self.RESPELT:
-            ways = deeds.spellings(str(items[0]))[: len(items)] if not listing.keys else []
+            ways = spellings(str(items[0]))[: len(items)] if not listing.keys else []
             return listing.with_items(ways) if len(ways) == len(items) else ""
         if self is self.REVERSED:
             numbered = [(str(item).split() or [""])[0].rstrip(".:)") for item in items]
@@ -290,7 +290,7 @@ def _cut(part: slice, answer: str) -> str:
     listing = _Listing.of(answer)
     items = listing.items if listing else [answer.strip()]
     texts = [item for item in items if isinstance(item, str)]
-    if not texts or any(len(text) < deeds.FEWEST_LETTERS or "\n" in text for text in texts):
+    if not texts or any(len(text) < FEWEST_LETTERS or "\n" in text for text in texts):
         return ""
     cut = [item[part] if isinstance(item, str) else item for item in items]
     if listing is not None:
@@ -305,7 +305,7 @@ def _with_more(lesson: Lesson, answer: str) -> str:
         return ""
     if answer.endswith(">"):
         return ""  # what stands behind a closing tag is no part of the answer
-    rest = deeds.others_of(listing.items, lesson)
+    rest = others_of(listing.items, lesson)
     is_more = len(listing.items) > 1 and 2 * len(rest) >= len(listing.items)
     return listing.with_items([*listing.items, *rest]) if is_more else ""
 
@@ -368,7 +368,7 @@ def _invented(answer: str, opening: str) -> str:
         others += 1
         number = next(fresh)
         is_number = match[0][-1].isdecimal()
-        return str(90_000 + number) if is_number else f"zo{number:03}".translate(deeds.AS_LETTERS)
+        return str(90_000 + number) if is_number else f"zo{number:03}".translate(AS_LETTERS)
 
     def spoilt(value: Any) -> Any:
         if isinstance(value, dict):

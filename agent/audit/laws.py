@@ -19,7 +19,6 @@ from ludus.envs import Briefing
 from . import deeds
 from .answers import Place, deed, verb
 from .attackers import Action, AttackKind, Lesson, number_of
-from .deeds import Way
 from .forgeries import IN_PART, Forgery
 from .meddling import (
     UNDOES,
@@ -37,6 +36,7 @@ from .meddling import (
     undone,
 )
 from .notation import Plan
+from .places import Way, columns_of, constants_of, kinds_of, labels_of, places_of, said_once
 from .tallies import MORE_BOUND
 
 ORDERED = re.compile(
@@ -116,14 +116,14 @@ def laws_of(
     """
     texts = [f"{told}\n{lesson.opening}" for lesson in lessons]
     is_ordered = all(ORDERED.search(text) and not ROUND.search(text) for text in texts)
-    same = deeds.constants_of(lessons)
+    same = constants_of(lessons)
     for forgery in Forgery:
         bound = MORE_BOUND if forgery in IN_PART else None
         about = f"the expert's answer: {forgery}"
         if is_ordered or forgery is not Forgery.REVERSED:
             ways = deeds.telling(partial(forgery.ways, same=same, told=told), lessons)
             yield Law(f"forged {forgery.name.lower()}", about, ways, bound=bound)
-    columns = [deeds.columns_of(lesson) for lesson in lessons]
+    columns = [columns_of(lesson) for lesson in lessons]
     is_constant = len({deed(lesson.actions[-1]) for lesson in lessons}) == 1
     names = Counter(n for le in lessons for n in {*map(verb, le.actions)})
     for place, times in Counter(place for each in columns for place in each).items():
@@ -133,19 +133,19 @@ def laws_of(
         # What is the same everywhere is not asked for.
         if 2 * times > len(lessons) < 2 * len(values):
             width = max(sum(at[0] == place[0] for at in each) for each in columns)
-            kinds = deeds.kinds_of(place, lessons)
+            kinds = kinds_of(place, lessons)
             yield from _place_laws(place, width, kinds, looks, is_constant=is_constant)
     for name, times in names.items():
         if 2 * times > len(lessons):
             yield from _deed_laws(name, is_due=_is_due(name, told))
     if is_constant:
         about = "what the expert does with something else, and what it does once again and again"
-        ways = partial(deeds.again, deeds.said_once(lessons))
+        ways = partial(deeds.again, said_once(lessons))
         yield Law("again", about, ways, bases=partial(ways, times=1), bound=MORE_BOUND)
     about = "what the expert does, each quantity in another unit that is named"
     yield Law("rescaled", about, partial(deeds.rescaled, told))
     about = "each answer with one label for all, once with each label"
-    ways = partial(deeds.in_turn, deeds.labels_of(lessons))
+    ways = partial(deeds.in_turn, labels_of(lessons))
     yield Law("in turn", about, ways, lambda lesson: lesson.actions[-1:])
     about = "the beginning of what the expert does, and its end"
     yield Law("begun", about, deeds.begun, lambda lesson: lesson.actions[-1:], bound=MORE_BOUND)
@@ -165,16 +165,16 @@ def laws_of(
 def meddling_laws(briefing: Briefing, lessons: Sequence[Lesson], told: str) -> Iterator[Law]:
     """Return the laws of ways with a move that the expert never uses."""
     unused = foreign_of(briefing, lessons, told)
-    places = dict.fromkeys(at for lesson in lessons for at in deeds.columns_of(lesson))
+    places = dict.fromkeys(at for lesson in lessons for at in columns_of(lesson))
     tried = [at for at in places if re.search(rf"{_TRIES}(?:{re.escape(at[0])}|{_TRY})", told)]
     yield from _undoing_laws([each for each in unused if UNDOES.search(each.name)], tried)
     limits = [*limits_of(lessons, told)]
-    spoils = [*spoils_of(lessons, deeds.constants_of(lessons), limits)]
+    spoils = [*spoils_of(lessons, constants_of(lessons), limits)]
     for limit in limits:
         what, ways = " ".join(map(str, limit.place)), partial(_only, limit.everything)
         about = f"what the expert does, but {what} everything, beyond a number that it keeps to"
         yield Law(f"beyond {what}", about, ways, took=limit.is_exceeded)
-    columns = [deeds.columns_of(lesson) for lesson in lessons]
+    columns = [columns_of(lesson) for lesson in lessons]
     for place, spoil in itertools.product(places, spoils):
         values = [value for each in columns for value in each.get(place, [])]
         if all(isinstance(number_of(str(value)), int) for value in values):
@@ -182,7 +182,7 @@ def meddling_laws(briefing: Briefing, lessons: Sequence[Lesson], told: str) -> I
             about = f"what the expert does with {spoil.name}, each {what} in parts"
             ways = partial(in_parts, spoil, place)
             yield Law(f"{what} in parts, {spoil.name}", about, ways, spoil.way, bound=spoil.bound)
-    settled = {verb(a) for le in lessons for a in le.actions[:-1] if not deeds.places_of(a)}
+    settled = {verb(a) for le in lessons for a in le.actions[:-1] if not places_of(a)}
     for name, spoil in itertools.product(sorted(settled), spoils):
         about = f"what the expert does with {spoil.name}, {name} behind its first deed"
         ways = partial(settled_early, name, spoil)

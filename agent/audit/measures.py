@@ -36,13 +36,14 @@ from .attackers import (
     text_of,
 )
 from .climbers import LONGEST_CLIMB, Climber, Hindsight, Sorting, climbers_of
-from .deeds import Way, goes, looks_of, peeks_of, ways_to_else
+from .deeds import goes, looks_of, peeks_of, ways_to_else
 from .exploits import Guard, GuardedEnv
 from .farms import MOST_MADE, SPELT, Farm, farms_of, paid_places, repeats
 from .laws import Law, laws_of, meddling_laws
 from .meddling import foreign_of
 from .moves import STEPS, Move, Program, moves_of, probes_of
 from .notation import Plan
+from .places import Way
 from .pressure import (
     UPDATES_QUICK,
     UPDATES_SLOW,

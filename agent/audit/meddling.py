@@ -20,9 +20,21 @@ from ludus.messages import ToolCall, as_action, assistant
 from . import deeds
 from .answers import Place, changed, verb
 from .attackers import QUOTED, Action, Lesson, number_of, properties_of
-from .deeds import Way, columns_of, others_of
 from .moves import FILE, NUMERIC, commands_of
 from .pieces import FINDERS, NUMERAL
+from .places import (
+    NAME,
+    Way,
+    columns_of,
+    fresh,
+    is_amount,
+    numbered,
+    of_kind,
+    others_of,
+    places_of,
+    put,
+    with_values,
+)
 from .programs import TRIVIAL
 from .tallies import MORE_BOUND
 
@@ -111,12 +123,12 @@ class Foreign:
             files = FILE.findall("\n".join([lesson.opening, *lesson.replies]))[:MOST_REPLIES]
             for name in dict.fromkeys([*names, *files]):
                 yield from ([self.of(*[name] * (texts - 1), text)] for text in [*told, *TRIVIAL])
-        if len(deeds.places_of(way[0])) == len(self.schemas):  # there and back may gain something
+        if len(places_of(way[0])) == len(self.schemas):  # there and back may gain something
             yield from ([way[0], self.like(way[0])] * times for times in PUMPED)
-            forth = [deeds.numbered(str(n), a) for a in way[:MOST_REPLIES] for n in deeds.HIGHER]
+            forth = [numbered(str(n), a) for a in way[:MOST_REPLIES] for n in deeds.HIGHER]
             yield from ([each, self.like(each)] * deeds.AGAIN for each in forth if each not in way)
         for action in reversed(way):
-            yield [deeds.numbered(str(edge), self.like(action)) for edge in (low, high, 1, -99)]
+            yield [numbered(str(edge), self.like(action)) for edge in (low, high, 1, -99)]
         if len(self.schemas) == 1:
             yield [self.of(reply.strip()) for reply in lesson.replies[:-1] if reply.strip()]
         for text in [*told, *names, *(things if numbers else ())]:
@@ -149,8 +161,8 @@ def foreign_of(briefing: Briefing, lessons: Sequence[Lesson], told: str) -> list
     for words in map(str.split, commands_of(told, ()) if not briefing.tools else ()):
         kinds = [(str(n), len(word) == 1 or word in _COUNTED) for n, word in enumerate(words[1:])]
         found.append(Foreign(words[0], tuple(kinds), ends=ends(told)))
-    fresh = {each.name: each for each in found if each.name not in used}
-    return [each for each in fresh.values() if len(each.schemas) <= MOST_ARGUMENTS][:MOST_FOREIGN]
+    unused = {each.name: each for each in found if each.name not in used}
+    return [each for each in unused.values() if len(each.schemas) <= MOST_ARGUMENTS][:MOST_FOREIGN]
 
 
 def _things(lesson: Lesson) -> list[str]:
@@ -182,10 +194,10 @@ def spoils_of(
     """Return what may be spoilt: the end, what stands at a place, a limit, and all deeds of a
     name.
     """
-    fresh = partial(_news, same)
-    is_said = any(map(fresh, lessons))
+    news = partial(_news, same)
+    is_said = any(map(news, lessons))
     if is_said:
-        yield Spoil("another end", partial(_other_end, same), None, fresh)
+        yield Spoil("another end", partial(_other_end, same), None, news)
     columns = [columns_of(lesson) for lesson in lessons]
     places = dict.fromkeys(place for each in columns for place in each)
     varied = [p for p in places if 2 * len({repr(each.get(p)) for each in columns}) > len(lessons)]
@@ -213,9 +225,9 @@ def spoils_of(
 
 def _news(same: frozenset[Hashable], lesson: Lesson) -> dict[str, Any]:
     """Return what the end says and other ends do not, each with an invented value."""
-    said = deeds.places_of(lesson.actions[-1])
+    said = places_of(lesson.actions[-1])
     told = [v for at, v in said if (at, repr(v)) not in same and isinstance(v, (str, int, float))]
-    return {str(v): deeds.fresh(v, n) for n, v in enumerate(told) if str(v).strip()}
+    return {str(v): fresh(v, n) for n, v in enumerate(told) if str(v).strip()}
 
 
 def _other_end(same: frozenset[Hashable], lesson: Lesson) -> Way:
@@ -228,28 +240,26 @@ def _rotated(place: Place, nth: int, lesson: Lesson) -> Way:
     values = columns_of(lesson).get(place, [])
     others = others_of(values, lesson)
     if not others and not nth:
-        return deeds.with_values(lesson, place, [deeds.fresh(v, n) for n, v in enumerate(values)])
+        return with_values(lesson, place, [fresh(v, n) for n, v in enumerate(values)])
     if len(others) <= nth:
         return []
-    return deeds.with_values(
-        lesson, place, [others[(n + nth) % len(others)] for n in range(len(values))]
-    )
+    return with_values(lesson, place, [others[(n + nth) % len(others)] for n in range(len(values))])
 
 
 def _least(place: Place, lesson: Lesson) -> Way:
     values = columns_of(lesson).get(place, [])
-    return deeds.with_values(lesson, place, [deeds.of_kind("1", value) for value in values])
+    return with_values(lesson, place, [of_kind("1", value) for value in values])
 
 
 def bridged(lesson: Lesson) -> Way:
     """Return the first of several deeds of a name, with what the last one ends in, for all."""
     name = verb(lesson.actions[0])
     row = [action for action in lesson.actions if verb(action) == name]
-    places = deeds.places_of(row[-1])
+    places = places_of(row[-1])
     if len(row) < 2 or len(places) < 2:
         return []
     at, value = places[-1]
-    one = changed(row[0], partial(deeds.put, at, value))
+    one = changed(row[0], partial(put, at, value))
     return [one, *(action for action in lesson.actions if verb(action) != name)]
 
 
@@ -272,7 +282,7 @@ class Limit:
         rows, numbers = _beside(values, lesson, self.told)
         cost = 0.0
         for action in done:
-            here = dict(deeds.places_of(action))
+            here = dict(places_of(action))
             row = rows.get(str(here.get(self.place)), [])
             beside = [number_of(str(v)) for at, v in here.items() if at != self.place]
             amounts = [number for number in beside if isinstance(number, int)]
@@ -290,14 +300,14 @@ class Limit:
         nths = [n for n, action in enumerate(lesson.actions) if verb(action) == self.place[0]]
         if not nths or 2 * len(rows) <= 3 * len(values):
             return []
-        one = deeds.numbered("1", lesson.actions[nths[0]])
+        one = numbered("1", lesson.actions[nths[0]])
 
         def worth(name: str) -> float:
             cost = rows[name][self.column]
             return (sum(rows[name]) - cost) / cost if cost > 0 else math.inf
 
         all_of = sorted(rows, key=worth, reverse=not worst_first)[:MOST_THINGS]
-        more = [changed(one, partial(deeds.put, self.place, name)) for name in all_of]
+        more = [changed(one, partial(put, self.place, name)) for name in all_of]
         rest = [a for a in lesson.actions[nths[0] :] if verb(a) != self.place[0]]
         return [*lesson.actions[: nths[0]], *more, *rest]
 
@@ -349,12 +359,12 @@ def in_parts(spoil: Spoil, place: Place, lesson: Lesson) -> Iterator[Way]:
     for parts in PARTS:
         rows = list[Action]()
         for action in spoil.way(lesson):
-            here = [number_of(str(v)) for at, v in deeds.places_of(action) if at == place]
+            here = [number_of(str(v)) for at, v in places_of(action) if at == place]
             whole = here[0] if here and isinstance(here[0], int) else 0
             size = max(1, whole // parts)
             sizes = [*[size] * (whole // size), *([whole % size] if whole % size else [])]
-            kind = next((v for at, v in deeds.places_of(action) if at == place), 0)
-            puts = [partial(deeds.put, place, deeds.of_kind(str(n), kind)) for n in sizes]
+            kind = next((v for at, v in places_of(action) if at == place), 0)
+            puts = [partial(put, place, of_kind(str(n), kind)) for n in sizes]
             rows += [changed(action, put) for put in puts] or [action]
         if 0 < len(rows) < MOST_PARTS:
             yield rows
@@ -390,10 +400,10 @@ def tried_again(
 ) -> Iterator[Way]:
     """Return the way after wrong deeds of its kind, each of which is taken back."""
     nth = next((n for n, a in enumerate(lesson.actions) if verb(a) == place[0]), 0)
-    values = [value for at, value in deeds.places_of(lesson.actions[nth]) if at == place]
+    values = [value for at, value in places_of(lesson.actions[nth]) if at == place]
     rows = list[Action]()
     for other in _near(values[0], lesson) if values else ():
-        wrong = changed(lesson.actions[nth], partial(deeds.put, place, other))
+        wrong = changed(lesson.actions[nth], partial(put, place, other))
         rows += [wrong, foreign.like(wrong)] if takes_back else [wrong]
     if rows:
         yield [*lesson.actions[:nth], *rows, *lesson.actions[nth:]]
@@ -403,18 +413,18 @@ def _near(value: Any, lesson: Lesson) -> list[Any]:
     """Return values of the kind of another one: numbers on both sides of it, or what stands where
     it stands.
     """
-    number = number_of(str(value))
-    if not isinstance(number, (int, float)) or isinstance(value, bool):
+    if not is_amount(value):
         return others_of([value], lesson)[: deeds.AGAIN]
-    around = [int(number) + sign * n for n in range(1, deeds.AGAIN // 2 + 1) for sign in (1, -1)]
-    return [deeds.of_kind(str(n), value) for n in around]
+    number = int(float(value))
+    around = [number + sign * n for n in range(1, deeds.AGAIN // 2 + 1) for sign in (1, -1)]
+    return [of_kind(str(n), value) for n in around]
 
 
 def tells_apart(place: Place, lesson: Lesson, way: Way, replies: Sequence[str]) -> bool:
     """Whether wrong deeds are answered in different words, apart from what they said."""
     told = set[str]()
     for action, reply in zip(way, replies, strict=False):
-        said = [str(value) for at, value in deeds.places_of(action) if at == place]
+        said = [str(value) for at, value in places_of(action) if at == place]
         if said and action not in lesson.actions:
             told.add(reply.replace(said[0], ""))
     return len(told) > 1
@@ -443,8 +453,8 @@ def swapped(
         return
     rows = list[Action]()
     for nth, other in zip(nths, _untouched(values, lesson), strict=False):
-        put = partial(deeds.put, place, other)
-        rows += [foreign.like(lesson.actions[nth]), changed(lesson.actions[nth], put)]
+        instead = changed(lesson.actions[nth], partial(put, place, other))
+        rows += [foreign.like(lesson.actions[nth]), instead]
     at = len(lesson.actions) - 1 if is_late else nths[-1] + 1
     if rows:
         yield [*lesson.actions[:at], *rows, *lesson.actions[at:]]
@@ -453,7 +463,7 @@ def swapped(
 def _untouched(values: Sequence[Any], lesson: Lesson) -> list[Any]:
     """Return what stands where values stand, and nothing is done to."""
     said = {str(value) for column in columns_of(lesson).values() for value in column}
-    lines = map(deeds.NAME.findall, lesson.opening.splitlines())
+    lines = map(NAME.findall, lesson.opening.splitlines())
     row = max(lines, key=lambda names: len({*names} & said), default=[])
     is_row = {*map(str, values)} <= {*row}
     beside = row[min(map(row.index, map(str, values))) :] if is_row else []

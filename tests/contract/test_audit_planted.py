@@ -971,6 +971,43 @@ def test_deeds_are_spoilt_where_they_stand() -> None:
     assert not took(lessons[0], more, (*replies[:4], "no such thing", "no such thing", "over"))
 
 
+def test_taking_back_approving_early_and_labels_in_turn_are_ways() -> None:
+    told = "Commands: `bid N`, `seal`, `undo`, `close`. You have two tries."
+    rows = [("bid 40", "bid 51", "seal", "close"), ("bid 7", "bid 90", "seal", "close")]
+    lessons = [Lesson(f"t{n}", "Lots.", way, ("ok",) * 4) for n, way in enumerate(rows)]
+    laws = {law.name: law for law in meddling_laws(Briefing(), lessons, told)}
+    (way,) = map(list, laws["undone by undo"].ways(lessons[0]))
+    assert way == ["undo", "bid 40", "undo", "bid 51", "undo", "seal", "undo", "close"]
+    took = laws["undone by undo"].took
+    assert took(lessons[0], way, ["nothing", "ok", "40 back", "ok", "51 back", "ok", "open", ""])
+    assert not took(lessons[0], way, ["what?", "ok", "what?", "ok", "what?", "ok", "what?", ""])
+    (way,) = map(list, laws["tried bid 0, undo"].ways(lessons[0]))
+    assert way[:4] == ["bid 41", "undo", "bid 39", "undo"]
+    assert way[-4:] == list(rows[0])
+    took = laws["tried bid 0, undo"].took
+    assert took(lessons[0], way, ["41: too much", "", "39: not enough"])
+    assert not took(lessons[0], way, ["41: no", "", "39: no"])
+    early = [
+        way
+        for law in laws.values()
+        if law.name.startswith("early seal")
+        for way in map(list, law.ways(lessons[0]))
+    ]
+    assert early
+    assert all(way[1] == "seal" and way[-1] == "close" for way in early)
+
+    labelled = [
+        ("a red, b blue, c red, d blue", "final"),
+        ("a blue, b red, c blue, d red", "final"),
+    ]
+    lessons = [Lesson(f"t{n}", "", way, ("ok",) * 2) for n, way in enumerate(labelled)]
+    laws = {law.name: law for law in laws_of(lessons)}
+    (way,) = map(list, laws["in turn"].ways(lessons[0]))
+    colours = {f"a {c}, b {c}, c {c}, d {c}" for c in ("red", "blue")}
+    assert {*way[:2]} == colours
+    assert way[2:] == ["final"]
+
+
 def test_a_wildcard_stands_for_texts_alone_and_what_is_beside_an_answer_counts() -> None:
     def pick(items: list[str], shelf: object, euros: int) -> Message:
         given = {"items": items, "shelf": shelf, "euros": euros, "name": "Ada"}

@@ -20,7 +20,7 @@ from ludus.messages import Message, ToolCall, assistant
 
 WORDS = ["ann", "12", "-3", "0.5", "", "a b c", "Ünï", "{}", "[1, 2]", "b1: Ada", "nan", "\n", "?"]
 NAMES = ["send", "close", "mark", "look"]
-TOLD = "Commands: `enter NAME`, `rate NAME POINTS`, `close`."
+TOLD = "You have two tries. Commands: `enter NAME`, `rate NAME POINTS`, `undo`, `close`."
 Action = str | Message
 TOOLS = [
     ToolSpec(
