@@ -195,8 +195,9 @@ class Beside(NamedTuple):
     """
 
     slot: RunSlot
-    have_met: Callable[[], bool]
-    """Whether each has done what it does alone; until then neither is charged wall time."""
+    is_ready: Callable[[], bool] = lambda: True
+    """Whether the other run has done what it does alone; until then this one is charged no wall
+    time."""
 
 
 class Run:
@@ -283,12 +284,12 @@ class Run:
         if not self._has_begun():
             return
         now, limits = time.monotonic(), self.limits
-        meets = not self.beside or self.beside.have_met()
-        if not meets:
+        is_paired = not self.beside or self.beside.is_ready()
+        if not is_paired:
             self.started = now
         elapsed = now - self.started
         cpu, problem = self._used()
-        left_s = limits.timeout_s - elapsed
+        left_s, patience_s = limits.timeout_s - elapsed, _PATIENCE * limits.timeout_s
         if cpu >= limits.cpu_s:
             self.stop(ExecutionStatus.TIMEOUT, f"used more than {limits.cpu_s:g} s of CPU time")
         elif problem:
@@ -301,13 +302,13 @@ class Run:
             left_s = limits.timeout_s - (elapsed - waited)
             if left_s <= 0.01 * limits.timeout_s:
                 self.stop(ExecutionStatus.TIMEOUT, f"ran for more than {limits.timeout_s:g} s")
-            elif elapsed > _PATIENCE * limits.timeout_s:
+            elif elapsed > patience_s:
                 reason = (
                     f"of {elapsed:.1f} s it waited {waited:.1f} s for a core: an overloaded machine"
                 )
                 self.stop(ExecutionStatus.INFRA_ERROR, reason)
-        elif not meets and now - self.asked > _CLEARING_TIMEOUT_S + _PATIENCE * limits.timeout_s:
-            self.stop(ExecutionStatus.INFRA_ERROR, "the two sides of the grading do not meet")
+        elif not is_paired and now - self.asked > _CLEARING_TIMEOUT_S + patience_s:
+            self.stop(ExecutionStatus.INFRA_ERROR, "the other side of the grading is not ready")
         if not self.verdict:
             # The CPU limit cannot be reached before all cores together have used what is left.
             soon = max(_SHORTEST_LOOK_S, (limits.cpu_s - cpu) / (os.cpu_count() or 1))

@@ -599,11 +599,13 @@ async def test_a_solution_is_not_charged_for_what_the_tests_wait_for(
     assert (verdict.status, verdict.reward) == (Status.OK, 1.0), verdict
 
 
-@pytest.mark.parametrize("fault", ["os.kill(os.getpid(), 9)", "bytearray(2 << 30)"])
+@pytest.mark.parametrize(
+    "fault", ["os.kill(os.getpid(), 9)", "bytearray(2 << 30)", "import time\ntime.sleep(30)"]
+)
 async def test_tests_whose_process_ends_before_they_are_read_are_no_zero(
     sandbox: SlotSandbox, fault: str
 ) -> None:
-    options = GradeOptions(prelude=f"import os\n{fault}")
+    options = GradeOptions(prelude=f"import os\n{fault}", timeout_s=1)
     verdict = await grade(
         sandbox, "def f(n):\n    return n\n", ["assert f(1) == 1"], options=options
     )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..run.request import Request
 from . import failures, scopes
-from .grading_job import BrokenTests, GradingJob, without_solution
+from .grading_job import BrokenTests, GradingJob, deep_trees
 from .harness import DETAIL_LETTERS, TestHarness
 from .run_tests import PEER, READ, report
 
@@ -108,7 +108,7 @@ def _prepared(job: GradingJob, harness: TestHarness) -> str:
     source = "\n\n".join(job.tests)
     job = job._replace(tests=(source,))
     harness.begin(job)
-    with without_solution():
+    with deep_trees():
         if not harness.interface.classes:
             return source
         import ast
