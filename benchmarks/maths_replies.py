@@ -506,11 +506,14 @@ _PROSE_ENDS = (
     "Going round the garden therefore takes # metres of wire, and this is the length we wanted.",
     "So one needs # metres of fence to close the garden in.",
     "Hence the required length is # (@).", "Hence the length is # (@); both sides count twice.",
-    "The fence is # (@) metres long.",
+    "The fence is # (@) metres long.", "The fence is # metres long because & would not suffice.",
+    "So we need # metres since & will not fit.", "Hence # metres are needed as & metres are too few.",
 )  # fmt: skip
 _PROSE_OTHERS = (
     "A fence of # metres would therefore not be enough.", "So # metres of fence are too few.",
     "The fence is not # (@) metres long.", "If the garden were a square, we would need # metres.",
+    "So @ m of this wire is far too little.", "So @ m of wire would not be enough.",
+    "It is & m. With a gate of 2 m it would therefore be # metres.",
 )  # fmt: skip
 _CHINESE = (
     "笼中有兔#只（@只），鸡 23 只。",
@@ -526,10 +529,12 @@ def values_of_prose(rng: random.Random, count: int) -> Iterator[Row]:
         value, other = rng.sample(range(21, 100), 2)
         said = rng.choice(_LAID) + rng.choice(_PROSE_ENDS)
         said = said.replace("#", worded(value, "English")).replace("@", str(value))
+        said = said.replace("&", str(other))
         for gold, paid in ((value, True), (other, False), (12, False)):
             yield Row("values of prose", _PROBLEM, f"{gold} m", said, paid)
         said = rng.choice(_LAID) + rng.choice(_PROSE_OTHERS)
         said = said.replace("#", worded(value, "English")).replace("@", str(value))
+        said = said.replace("&", str(other))
         yield Row("values of prose, refused", _PROBLEM, f"{value} m", said, False)
         value = rng.randrange(11, 20)
         sign = "十" + _TEN_SIGNS[value - 10]
@@ -605,18 +610,45 @@ def functions(rng: random.Random, count: int) -> Iterator[Row]:
         yield Row("functions, another", prompt, f"f(x)={b + 1}-{a}x", said, False)
 
 
+_VALUES_ASKED = (
+    ("Find the polynomial $p(x)$ with $p(0)=1$. What is $p(3)$?", "Then $p(3)={}$."),
+    ("Find the polynomial $p(x)$ of degree 1 with $p(0)=1$. Find $p(3)$.", "Hence $p(3)={}$."),
+    ("Find the polynomial $p(x)$ with $p(0)=1$. What is its value at 3?", "Its value at 3 is {}."),
+    ("Find the number of polynomials $p(x)$ with such values.", "In total there are {}."),
+)  # fmt: skip
+
+
+def values_of_functions(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield a function with a number behind it, for a question that wants the number."""
+    for _ in range(count):
+        (prompt, shape), slope = rng.choice(_VALUES_ASKED), rng.randrange(2, 9)
+        found, value = f"p(x)={slope}x+1", 3 * slope + 1
+        said = rng.choice(("So ${}$. ", "Therefore ${}$ is one.\n\n")).format(found)
+        said += shape.format(value)
+        for gold, paid in ((str(value), True), (str(value + 1), False), (found, False)):
+            law = "values of functions" if paid else "values of functions, another"
+            yield Row(law, prompt, gold, said, paid)
+
+
 _NAMED_FIELDS = (
-    ("Find the mean of the numbers.", "mean", "median"), ("What is the area?", "area", "perimeter"),
-    ("What is the total cost in euros?", "total_cost", "discount"),
-    ("How many pages does he read?", "pages", "days"), ("Find $x$.", "x", "y"),
+    ("Find the mean of the numbers 4 and 9.", "mean", "median numbers the of 4"),
+    ("What is the area of a field with a perimeter of 9 m?", "area", "perimeter field 9"),
+    ("What is the total cost in euros?", "total_cost", "discount in euros"),
+    ("How many pages does he read in 3 days?", "pages", "days he 3"),
+    ("Find $x$, where $x+y=8$.", "x", "y"), ("Find $x+y$ for these.", "answer", "x y"),
+    ("How many more apples than pears are there?", "answer", "apples pears"),
+    ("What is the ratio of boys to girls?", "answer", "boys girls"),
 )  # fmt: skip
 _FENCES = ("{}", "```json\n{}\n```", "```\n{}\n```")
 
 
 def single_records(rng: random.Random, count: int) -> Iterator[Row]:
-    """Yield a record with one field, which names what is asked or something else."""
+    """Yield a record with one field, which names what is asked or something else, also below a line
+    that takes the record back.
+    """
     for _ in range(count):
-        prompt, name, other = rng.choice(_NAMED_FIELDS)
+        prompt, name, others = rng.choice(_NAMED_FIELDS)
+        other = rng.choice(others.split())
         value = rng.randrange(2, 99)
         work = rng.choice(("", "4 + 8 = 12\nCount: 6\n\n", "We add up.\n\n"))
         for field, number, paid in ((name, value, True), (name, value + 1, False),
@@ -624,11 +656,22 @@ def single_records(rng: random.Random, count: int) -> Iterator[Row]:
             said = work + rng.choice(_FENCES).format(f'{{"{field}": {number}}}')
             law = "single records" if paid else "single records, another"
             yield Row(law, prompt, str(value), said, paid)
+        said = f'The answer is {value + 1}.\n\nThis would be wrong:\n{{"{name}": {value}}}'
+        if name != "answer":
+            yield Row("single records, refused", prompt, str(value), said, False)
+        said = f'{{"{name}": {value}, "{others.split()[0]}": {value + 1}}}'
+        yield Row("records with more", prompt, str(value), said, True)
 
 
 # --- labels and units around values ---
 
 _TIMED = ("**Time: {}**", "**Time:** {}", "**Total time: {}**", "**Answer: {}**", "Time = {}")
+_SPENT = (
+    "Time spent: {} minutes",
+    "Time: {} minutes of work",
+    "(Time: {} min)",
+    "Time taken: {} min",
+)
 _TIMED_CHAINS = ("{m} min = {w} min + {r} min = {}\n\n", "{m} / 60 = {h} remainder {r}\n\n", "")
 
 
@@ -647,6 +690,10 @@ def labelled_durations(rng: random.Random, count: int) -> Iterator[Row]:
             said = chain + rng.choice(_TIMED).format(value)
             law = "labelled durations" if paid else "labelled durations, another"
             yield Row(law, prompt, gold, said, paid)
+        said = f"So the machine needs {duration.format(hours, minutes)}.\n\n"
+        said += rng.choice(_SPENT).format(other := rng.randrange(2, 5))
+        yield Row("durations and remarks", prompt, gold, said, True)
+        yield Row("durations and remarks", prompt, f"{other} minutes", said, False)
 
 
 _OHMS = (
@@ -657,6 +704,8 @@ _OHMS = (
 )  # fmt: skip
 _WHICH_IS = (", which is {} {}.", ", which makes {} {}.", ", that is {} {}.", ", i.e. {} {}.",
              ", which comes to {} {}.")  # fmt: skip
+_WHICH_ONLY = (", which is {} times as much as before.", ", which is {} percent of that.",
+               ", which is not {}.", ", which is {} more than before.")  # fmt: skip
 
 
 def chains_spoken_on(rng: random.Random, count: int) -> Iterator[Row]:
@@ -670,6 +719,13 @@ def chains_spoken_on(rng: random.Random, count: int) -> Iterator[Row]:
         for gold, paid in ((value, True), (below, False), (value + 1, False)):
             law = "chains spoken on" if paid else "chains spoken on, another"
             yield Row(law, prompt, f"{gold} {rng.choice((sign, symbol))}", said, paid)
+        work = lead + chain.format(a=below * value, b=below)
+        beside = work + rng.choice(_WHICH_ONLY).format(value)
+        twice = f"{lead}2{work.removeprefix(lead)}" + rng.choice(_WHICH_IS[::3]).format(
+            value, symbol
+        )
+        for said in (beside, twice):
+            yield Row("chains spoken on, beside", prompt, f"{value} {symbol}", said, False)
 
 
 _WORLD_UNITS = (
@@ -706,6 +762,7 @@ _UNIT_OPTIONS = (
     ("What is the SI unit of electric resistance?", ("volt", "ohm", "ampere", "watt")),
     ("Which planet is closest to the sun?", ("Venus", "Mercury", "Mars", "Earth")),
     ("Which of these shapes has four equal sides?", ("kite", "rhombus", "trapezoid", "rectangle")),
+    ("Which gas do plants take in?", ("oxygen", "carbon dioxide", "helium", "argon")),
 )
 _CONTENT_ENDS = (
     "The others measure other things; resistance is R = V/I and has the unit **{}**.",
@@ -716,6 +773,8 @@ _CONTENT_OTHERS = (
     "It is certainly not the **{}**.",
     "One might think of the **{}**, but that is wrong.",
     "Many people would say **{}**.",
+    "Animals need **{}**.",
+    "It is the second. The first gives off **{}**.",
 )
 _LETTER_PAIRS = (
     "**{} and {}**",
@@ -750,12 +809,16 @@ def contents_of_options(rng: random.Random, count: int) -> Iterator[Row]:
         shape = rng.choice(_LETTER_PAIRS)
         said = f"{work}\n\n{shape.format(*both)}"
         yield Row("pairs of letters", prompt, ", ".join(both), said, True)
+        said = f"{work}\n\n{rng.choice(_NOT_THE_LETTERS).format(*both)}"
+        yield Row("pairs of letters, refused", prompt, ", ".join(both), said, False)
         for other in "ABCD":
             if other not in both:
                 gold = ", ".join(sorted((both[0], other)))
                 yield Row("pairs of letters, others", prompt, gold, said, False)
 
 
+_NOT_THE_LETTERS = ("The numbers that are not prime are {} and {}.", "Not {} and {}.",
+                    "Everything is prime but options {} and {}", "All except {} and {}.")  # fmt: skip
 _OPTION_NUMBERS = ("So it is ({}).", "Hence ({}) is prime.", "The answer is ({}).", "**({})**",
                    "So the correct one is ({}).", "Therefore ({}).")  # fmt: skip
 
@@ -773,6 +836,21 @@ def option_numbers(rng: random.Random, count: int) -> Iterator[Row]:
                            (values[right], True), (values[wrong], False)):  # fmt: skip
             law = "option numbers" if paid else "option numbers, another"
             yield Row(law, prompt, str(gold), said, paid)
+
+
+def numbered_equations(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield formulas of bracketed digits for a question whose equations have such numbers."""
+    for _ in range(count):
+        below = rng.choice((5, 7))
+        prompt = f"Let $x+y={below}$ (1) and $x-y=1$ (2). Which value has the expression?"
+        for gold, other, said in (
+            (f"\\frac{{2}}{{{below}}}", "2", f"The answer is (2)/({below})."),
+            (f"{2 * below}", "2", f"The answer is (2)({below})."),
+            (f"{below + 2}", "2", f"The answer is (2) + ({below})."),
+            (f"{below}", "2", f"So the value is {below} (2)."),
+        ):
+            yield Row("numbered equations", prompt, gold, said, True)
+            yield Row("numbered equations, another", prompt, other, said, False)
 
 
 # --- parts, cases, several unknowns ---
@@ -805,6 +883,11 @@ def parts_of_several(rng: random.Random, count: int) -> Iterator[Row]:
         for gold, paid in ((f"(a) {a}, {b}; (b) {least}", True), (f"(a) {a}, {b}; (b) {b}", False),
                            (f"(a) {a}, {b + 1}; (b) {least}", False)):  # fmt: skip
             yield Row("parts of several", prompt, gold, said, paid)
+        gold = f"(a) {a}, {b}; (b) {least}"
+        for said, paid in (
+            (gold, True), (f"(b) {least}; (a) {b}, {a}", True), (f"(b) {a}, {b}; (a) {least}", False),
+        ):  # fmt: skip
+            yield Row("parts in any order", prompt, gold, f"\\boxed{{{said}}}", paid)
 
 
 _CASE_ENDS = (
@@ -828,6 +911,8 @@ def values_by_case(rng: random.Random, count: int) -> Iterator[Row]:
         gold = rng.choice(_CASE_GOLDS)
         yield Row("values by case", prompt, gold.format(p=value, n=-value), said, True)
         yield Row("values by case, turned", prompt, gold.format(p=-value, n=value), said, False)
+        said = f"For $a>0.5$ it is {value}. For $a<0$ it is {-value}."
+        yield Row("values by another case", prompt, gold.format(p=value, n=-value), said, False)
 
 
 _UNKNOWN_ENDS = (
@@ -858,6 +943,10 @@ _TWO_NAMED = (
     ("사과는 몇 개입니까?", "7", "따라서 사과는 #개, 배는 @개이다."),
     ("问苹果有几个？", "7", "所以苹果有#个，梨有@个。"),
     ("问鸡有几只？", "7", "所以兔有@只，鸡有#只。"),
+    ("小明和小红有几个苹果？", "7", "小明有@个，小红有@个，合计#个。"),
+    ("りんごは何個残りますか。", "7", "最初りんごは@個、食べたのは@個、残りは#個です。"),
+    ("사과와 배는 모두 몇 개입니까?", "7", "사과는 @개, 배는 @개이므로 모두 #개이다."),
+    ("みかんは何個ありますか。", "7", "りんごは@個ではなく、みかんは#個です。"),
 )  # fmt: skip
 
 
@@ -869,14 +958,28 @@ def two_named_values(rng: random.Random, count: int) -> Iterator[Row]:
         said = "2 + 3 = 5\n\n" + shape.replace("#", str(value)).replace("@", str(other))
         yield Row("two named values", prompt, str(value), said, True)
         yield Row("two named values", prompt, str(other), said, False)
+        said = rng.choice(_DENIED_COUNTS).format(value, other)
+        yield Row("denied counts", "りんごは何個買いましたか。", str(value), said, False)
 
 
+_DENIED_COUNTS = (
+    "りんごは{}個ではなく、みかんは{}個です。",
+    "りんごは{}個じゃなく、みかんは{}個です。",
+)
 _WAYS = (("east", "eastward", "west"), ("north", "northward", "south"), ("west", "westwards", "east"),
          ("upward", "upwards", "downward"), ("to the left", "leftward", "to the right"))  # fmt: skip
 _DIRECTED = (
     "The acceleration has the direction of the force, so the object accelerates {w} at {v}.",
     "So it accelerates at {v} {w}.", "Hence the acceleration is {v}, directed {w}.",
     "Its acceleration is {v} {w}.", "Magnitude: {v}\nDirection: {w}",
+)  # fmt: skip
+
+
+_UNDIRECTED = (
+    "The {w}ern wall is hit at {v}.", "{w} of the station it accelerates at {v}.", "{W} Street: {v}.",
+    "The friction acts {w}ward, so the acceleration is {v} the other way.",
+    "Opposing the motion to the {w}, it has {v}.", "Its acceleration in {W} Africa is {v}.",
+    "The car, now a mile {w}, accelerates at {v}.", "It never goes {w} at {v}.",
 )  # fmt: skip
 
 
@@ -892,6 +995,10 @@ def directions_beside(rng: random.Random, count: int) -> Iterator[Row]:
                            (f"{value + 1} m/s^2 {way}", False)):  # fmt: skip
             law = "directions beside" if paid else "directions beside, others"
             yield Row(law, prompt, gold, said, paid)
+        way = rng.choice(("east", "south", "west", "north"))
+        said = rng.choice(_UNDIRECTED).format(w=way, W=way.title(), v=f"{value} m/s²")
+        gold = f"{value} m/s^2 {way}"
+        yield Row("directions of something else", prompt, gold, f"a = F/m. {said}", False)
 
 
 _COMMA_PROMPTS = (
@@ -905,6 +1012,12 @@ _COMMA_PROMPTS = (
 )  # fmt: skip
 
 
+_FOREIGN_NAMES = (
+    ("How many {} does she pay?", "She pays {} {}."), ("What is the price in {}?", "It is {} {}."),
+    ("What is the sum in {}?", "The sum is {} {} by a théorème of Łoś."),
+)  # fmt: skip
+
+
 def commas_of_all(rng: random.Random, count: int) -> Iterator[Row]:
     """Yield decimals with a comma in many languages, for golds written so."""
     for _ in range(count):
@@ -915,6 +1028,14 @@ def commas_of_all(rng: random.Random, count: int) -> Iterator[Row]:
         for gold, paid in ((value, True), (value.replace(",", "."), True), (other, False)):
             law = "commas of all" if paid else "commas of all, another"
             yield Row(law, prompt, gold, said, paid)
+        (prompt, shape), name = (
+            rng.choice(_FOREIGN_NAMES),
+            rng.choice(("złoty", "đồng", "ångström")),
+        )
+        number = rng.randrange(1001, 9999)
+        said = shape.format(f"{number:,}", name)
+        for gold, paid in ((str(number), True), (f"{number / 1000}", False)):
+            yield Row("commas in English", prompt.format(name), gold, said, paid)
 
 
 _KOREAN_ENDS = (
@@ -956,6 +1077,7 @@ _AS_FRACTION = (
     "Find a fraction equal to ${}$.", "Rewrite ${}$ as a single fraction.",
     "Express ${}$ as a rational number in lowest terms.", "What is ${}$ as a proper fraction?",
 )  # fmt: skip
+_NO_FRACTION = ("Give the speed as {}.", "Express it in the form {}.", "Which fraction is ill?")
 _SAYS = ("So the value is $\\boxed{{{}}}$.", "The answer is ${}$.", "Hence it is ${}$.")
 
 
@@ -978,6 +1100,13 @@ def repeated_decimals(rng: random.Random, count: int) -> Iterator[Row]:
         prompt = rng.choice(_AS_FRACTION).format(decimal)
         gold = f"\\frac{{{part}}}{{{terms}}}"
         yield Row("repeated decimals", prompt, gold, shape.format(decimal), False)
+        chain = rng.choice(_SAYS[:2]).format(f"{gold}={decimal}")
+        yield Row("decimals as fractions", prompt, gold, chain, True)
+        prompt = rng.choice(_NO_FRACTION).format(rng.choice(("m/s", "g/L", "km/h")))
+        yield Row("decimals for fractions", prompt, gold, shape.format(decimal), True)
+        prompt = "Find the ratio of boys to girls in lowest terms."
+        yield Row("ratios for fractions", prompt, gold, f"\\boxed{{{part}:{terms}}}", True)
+        yield Row("ratios for fractions", prompt, gold, f"\\boxed{{{terms}:{part}}}", False)
         yield Row("decimals as fractions", prompt, gold, shape.format(gold), True)
 
 
@@ -1003,8 +1132,15 @@ def ranges_in_words(rng: random.Random, count: int) -> Iterator[Row]:
             prompt = "Find all integers $n$ that satisfy the inequality."
             law = "ranges in words" if paid else "ranges in words, another"
             yield Row(law, prompt, gold, said, paid)
+            if paid:
+                said = rng.choice(_NO_RANGES).format(rng.choice(_RANGES).format(first, last))
+                yield Row("ranges of something else", prompt, gold, f"We solve. {said}", False)
+                said = f"We solve. The inequality is solved by {rng.choice(_RANGES)}."
+                yield Row("ranges in words", prompt, gold, said.format(first, last), True)
 
 
+_NO_RANGES = ("So $n$ is divisible by {}.", "We divide through {}.", "We do not get {}.",
+              "The excluded values are {}.")  # fmt: skip
 _EXISTENCE = (
     ("Does a 3-regular graph on 5 vertices exist? If so, draw one.", "graph"),
     ("Is there a triangle with sides 1, 2 and 5?", "triangle"),
@@ -1026,6 +1162,27 @@ def existence(rng: random.Random, count: int) -> Iterator[Row]:
             said = re.sub(r"\ba (?=[aeiou])", "an ", said)
             yield Row("existence", prompt, rng.choice((right, right.title())), said, True)
             yield Row("existence, the other", prompt, wrong, said, False)
+
+
+_DEGREES = (
+    "What is the degree measure of the angle that is ${}$ in radians?",
+    "An angle is ${}$ in radians. What is it in degrees?",
+    "An angle is ${}$ in radians. How many degrees is it?",
+)  # fmt: skip
+_RADIANS = ("Give the angle in radians.", "Convert the angle to radians.")
+
+
+def angles(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield an angle in degrees for a question that asks for these, or for radians."""
+    for _ in range(count):
+        below = rng.choice((3, 4, 5, 6, 9, 10, 12))
+        angle, said = f"\\frac{{\\pi}}{{{below}}}", f"\\boxed{{{180 // below}^\\circ}}"
+        prompt = rng.choice(_DEGREES).format(angle)
+        yield Row("degrees", prompt, str(180 // below), said, True)
+        yield Row("degrees, another", prompt, str(180 // below + 1), said, False)
+        prompt = rng.choice(_RADIANS)
+        yield Row("radians", prompt, angle, said, False)
+        yield Row("radians", prompt, angle, f"\\boxed{{\\pi/{below}}}", True)
 
 
 _BARE_ENDS = (
@@ -1060,6 +1217,6 @@ DRAWS = (
     single_records, labelled_durations, chains_spoken_on, world_units, contents_of_options,
     option_numbers, parts_of_several, values_by_case, unknowns_in_any_order, two_named_values,
     directions_beside, commas_of_all, korean_conclusions, repeated_decimals, ranges_in_words,
-    existence, bare_ends,
+    existence, bare_ends, values_of_functions, numbered_equations, angles,
 )  # fmt: skip
 """Every law of this file, as a function of a generator and the number of draws."""

@@ -1,7 +1,8 @@
 """Check what no linter sees: `make check` runs this.
 
 Fails on circles of imports (inside functions and for type checkers too), on public class names that
-are used twice, and on attribute docs or docstrings that begin with "Of".
+are used twice, on attribute docs or docstrings that begin with "Of", and on stray files without a
+suffix.
 
     python scripts/check_style.py
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 import ast
 import importlib.util
 import itertools
+import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -27,6 +29,8 @@ ALLOWED_CIRCLES = {
     )
 }
 """Circles of imports that stay, each with the reason."""
+NO_SUFFIX = {"run", "Dockerfile", "LICENSE", "Makefile"}
+"""Names that files have without a suffix."""
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -43,6 +47,7 @@ def main() -> int:
         ),
         *(f"class {name} is defined twice: {', '.join(at)}" for name, at in style.twins()),
         *(f'begins with "Of", say what the thing is: {place}' for place in style.begin_with_of),
+        *(f"a stray file, remove it: {path}" for path in strays()),
     ]
     for line in wrong:
         print(line, file=sys.stderr)
@@ -55,6 +60,17 @@ def sources() -> Iterator[Path]:
         for path in sorted(folder.rglob("*.py")):
             if folder.name != "ludus" or path.relative_to(folder).parts[0] not in FOLDERS:
                 yield path
+
+
+def strays() -> Iterator[Path]:
+    """Files of the repository without a suffix, such as `python x > big` leaves."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout
+    for path in map(Path, filter(None, listed.split("\0"))):
+        is_plain = not path.suffix and not path.name.startswith(".")
+        if is_plain and path.name not in NO_SUFFIX and not (ROOT / path).is_symlink():
+            yield path
 
 
 def imports(package: str) -> dict[str, set[str]]:

@@ -607,18 +607,28 @@ def _by_parts(
     """Decide on parts one by one where a part of the gold has several values (`(a) 1, 3; (b) -1`);
     None where it has no such part.
     """
-    wanted_parts = _PART.split(unboxed(gold))
-    labels = wanted_parts[1::2]
-    in_order = len(labels) > 1 and any(labels == row[: len(labels)] for row in _LABELS)
-    several = any(values_of(p.strip(" ,;")) > 1 or _BOTH.search(p) for p in wanted_parts[2::2])
-    given = _PART.split(unboxed(answer)) if in_order and several else []
-    if len(given) != len(wanted_parts) or given[0].strip():
+    wanted = _parts(gold)
+    several = any(values_of(part) > 1 or _BOTH.search(part) for part in wanted)
+    given = _parts(answer) if several else []
+    if not given or len(given) != len(wanted):
         return None
-    for wanted, said in zip(wanted_parts[2::2], given[2::2], strict=True):
-        decision = decide(wanted.strip(" ,;.$"), said.strip(" ,;.$"), conventions, deep=deep)
+    for pair in zip(wanted, given, strict=True):
+        decision = decide(*pair, conventions, deep=deep)
         if not decision.equal:
             return decision
     return decision
+
+
+def _parts(text: str) -> list[str]:
+    """Return the parts of a text that begins with the label of one, in the order of their labels;
+    empty if no row of labels has just these.
+    """
+    before, *pieces = _PART.split(unboxed(text))
+    said = dict(zip(pieces[::2], pieces[1::2], strict=True))
+    rows = (row[: len(said)] for row in _LABELS)
+    row = next((row for row in rows if {*row} == {*said}), [])
+    is_list = len(said) > 1 and 2 * len(said) == len(pieces) and not before.strip()
+    return [said[label].strip(" ,;.$") for label in row] if is_list else []
 
 
 def _by_meaning(

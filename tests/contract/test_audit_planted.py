@@ -524,7 +524,7 @@ def test_a_part_of_the_task_that_is_paid_as_the_whole_is_a_farm() -> None:
         report = audit(kind, tasks=8, attackers=[], budget_s=NEVER)
         return [tally.attacker.about for tally in report.winners if tally.attacker.name == "farm"]
 
-    assert farmed(PaidAgain) == ["the expert's beginning, its action 1 made again"]
+    assert farmed(PaidAgain) == ["the expert's first actions, with paid action 1 repeated"]
     assert farmed(Shelves) == []
 
 

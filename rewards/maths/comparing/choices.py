@@ -149,15 +149,16 @@ def listed(prompt: str) -> dict[str, str]:
 
 
 _CIRCLED = {0x2460 + place: f"({letter})" for place, letter in enumerate("ABCDEFGHIJ")}
-_BRACKETED = re.compile(r"(?<![\w)])\(([1-9])\)")
+_BRACKETED = re.compile(r"(?<![\w)/*^+·×-])\(([1-9])\)(?!\s*[(/*^+·×=-])")
 _CHOICE_ASKED = re.compile(
-    r"(?i)\b(?:which|choose|select|option|correct)\b|다음 중|下列|哪|次のうち"
+    r"(?is)(?:\b(?:which|choose|select|option|correct)\b|다음 중|下列|哪|次のうち).*?\(1\)"
 )
 
 
 def numbered(prompt: str) -> bool:
     """Return whether a question lets choose from options `(1)`, `(2)` and so on."""
-    marks = _BRACKETED.findall(prompt) if "(2)" in prompt and _CHOICE_ASKED.search(prompt) else []
+    is_choice = "(2)" in prompt and _CHOICE_ASKED.search(prompt)
+    marks = _BRACKETED.findall(prompt) if is_choice else []
     return len(marks) > 1 and "".join(marks) == "123456789"[: len(marks)]
 
 

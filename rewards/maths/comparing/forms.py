@@ -46,6 +46,11 @@ _SCIENTIFIC = re.compile(
     r"[\s$]*-?[1-9](?:\.\d+)?\s*(?:\\(?:times|cdot)\s*|\*\s*|[xX]\s*)10\s*(?:\^|\*\*)"
     r"|[\s$]*-?[1-9](?:\.\d+)?[eE][-+]?\d"
 )
+_LETTERED = "|".join(
+    rf"\\[dt]?frac\{{?{top}\}}?\{{?{below}|{top} ?/ ?{below}"
+    for top, below in ("ab", "cd", "mn", "pq", "rs", "xy")
+)
+"""The letters of a fraction that is asked for; `m/s` and `g/L` are units."""
 _PERCENT = re.compile(
     r"(?i)%|\bper ?cent|pour ?cent|por ?cient|por cento|prozent|procent|процент"
     r"|パーセント|퍼센트|प्रतिशत"
@@ -220,7 +225,7 @@ def _fraction(said: Notated, gold: Notated) -> bool:
     return (
         node is not None
         and not is_whole
-        and node.op == "num"
+        and node.op in {"num", "ratio"}
         and said.node is not None
         and not has(said.node, "percent")
         and not _POINTED.search(said.text)
@@ -337,12 +342,12 @@ FORMS = (
     ),
     _form(
         "a fraction",
-        r"\b(?:(?:as|in|into|to) (?:\w+ )?|(?:as|to|find|give|state) an? (?:\w+ ){1,2}|which "
+        r"\b(?:(?:as|in|into|to) (?:\w+ )?|(?:as|to|find|give|state) an? (?:\w+ ){1,2}"
         r"|(?:find|give|state) a )(?:fraction|mixed number)\b(?! or (?:an? )?decimal)"
         r"|\b(?:quotient|ratio) of (?:two )?(?:whole numbers|integers)\b"
         r"|\b(?:what|which) (?:\w+ )?fraction (?:equals|is equ)|\blowest terms\b"
         r"|\bas an? rational number\b"
-        r"|\b(?:form|as) \W{0,2}(?:\\[dt]?frac\{?[a-z]\}?\{?|[a-z] ?/ ?)[a-z]\b"
+        rf"|\b(?:form|as) \W{{0,2}}(?:{_LETTERED})\b"
         r"|forme (?:de |d'une )?fraction|en fraction\b|als (?:\w+ )?bruch\b"
         r"|como (?:una )?fracci[oó]n|como (?:uma )?fraç[aã]o"
         r"|come frazione"
@@ -354,7 +359,9 @@ FORMS = (
     ),
     _form(
         "radians",
-        r"\b(?:in|to|into) radians?\b|\bim bogenmaß|\ben radian|\bin radianti|в радиан|弧度|라디안",
+        r"(?s)^(?!.*(?:\b(?:in|to|into) degrees?\b|\bdegree measure|how many degrees)).*"
+        r"(?:\b(?:in|to|into) radians?\b|\bim bogenmaß|\ben radian|\bin radianti|в радиан"
+        r"|弧度|라디안)",
         lambda said, _: said.node is None or not has(said.node, "degree"),
     ),
     _form(
@@ -484,16 +491,19 @@ _INDEX = re.compile(r"_\{[^{}]*=[^{}]*\}")
 def unasked(prompt: str, gold: Notated, answer: Notated) -> str:
     """Return why an answer equal to the gold has not the form that the prompt asks for, or "".
 
-    Of a chain (`36/99 = 4/11`) the value counts that it ends in, and an approximation of that
-    (`5\\sqrt2 \\approx 7.07`).
+    Of a chain (`36/99 = 4/11`) the value counts that it ends in, or the fraction before a decimal
+    there, and an approximation of that (`5\\sqrt2 \\approx 7.07`).
     """
     written = [answer]
     if "=" not in gold.text:
         exact, *rounded = _ROUGHLY.split(answer.text)
-        value = _INDEX.sub("", exact).rpartition("=")[2]
+        *sides, value = _INDEX.sub("", exact).split("=")
         written = [answer if value == answer.text else answer._replace(text=value.strip())]
-        if rounded and answer.chain and answer.chain.op == "rel":
-            written.append(Notated(rounded[-1], answer.chain.args[-1], answer.chain))
+        chain = answer.chain.args if answer.chain and answer.chain.op == "rel" else ()
+        if sides and chain and _POINTED.search(value) and _FRACTION.search(sides[-1]):
+            written = [Notated(sides[-1].strip(), chain[-2], answer.chain)]
+        if rounded and chain:
+            written.append(Notated(rounded[-1], chain[-1], answer.chain))
     for form in FORMS:
         asked = form.asks.search(prompt) and form.held(gold, gold)
         if asked and not any(form.held(way, gold) for way in written):

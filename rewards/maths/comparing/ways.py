@@ -9,14 +9,23 @@ from functools import lru_cache
 
 _COMPASS = r"(?:north|south)[- ]?(?:east|west)|north|south|east|west"
 _WAY = rf"(?P<compass>{_COMPASS})(?:wards?|erly|ern)?|(?P<side>left|right|up|down)(?:wards?)"
-_SAID = re.compile(rf"(?i)(?<![\w-])(?:{_WAY}|to the (?P<to>left|right))(?![\w-])")
+_LEADS = r"(?:directed|pointing|points|acts|due|towards?|to|direction is|direction:) (?:the )?"
+_SAID = re.compile(
+    rf"(?i)(?<![\w-])(?:(?P<compass>{_COMPASS})(?:wards?|(?= (?:at|with)\b|[\s.*]*$))"
+    rf"|(?P<side>left|right|up|down)wards?|{_LEADS}(?P<led>{_COMPASS})"
+    r"|(?:in|to) the (?P<to>left|right)|(?:straight|directed) (?P<on>up|down))"
+    r"(?![\w-]| of\b| (?-i:[A-Z]))"
+)
 _BEHIND = re.compile(
-    rf"(?i)(?<=[\w}}²³])[\s,~]*(?:\\[ ,;]|\\(?:text|mathrm)\s*\{{|\(|[\s~])*"
-    r"(?:(?:in the|directed|pointing|due|towards?|to(?:wards)?) )*(?:the )?"
+    r"(?i)(?<=[\w}²³])(?:\\[ ,;]|\\(?:text|mathrm)\b|[\s,~({])*+"
+    r"(?:(?:in|directed|pointing|due|towards?|to|the) ){0,5}+"
     rf"(?:{_WAY}|(?<=to the )(?P<to>left|right)|(?<=[a-z²³}}] )(?P<on>up|down))"
     r"(?: direction)?[\s.)}]*$"
 )
-_TURNED = re.compile(r"(?i)\b(?:opposite|not|against|away|from|if|or)\b|n['’]t\b")
+_TURNED = re.compile(
+    r"(?i)\b(?:oppos\w+|not|never|against|away|from|if|or|reversed?|contrary|other way|no longer)\b"
+    r"|n['’]t\b"
+)
 """Words that leave a direction open, or turn it round."""
 
 
@@ -42,5 +51,5 @@ def said_beside(sentence: str) -> str:
 
 def _name(way: re.Match[str]) -> str:
     groups = way.groupdict()
-    name = next(filter(None, map(groups.get, ("compass", "side", "to", "on"))), "")
+    name = next(filter(None, map(groups.get, ("compass", "side", "led", "to", "on"))), "")
     return re.sub(r"[- ]", "", name.lower())

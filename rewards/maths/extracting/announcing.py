@@ -31,7 +31,7 @@ _VALUE_FIRST = re.compile(
 # What may follow a noun that heads its value: a line break, a formula, closing emphasis.
 _HEADING = re.compile(r"[*_:}\s#]*\n|\s*(?=\$|\\\(|\\\[)|[*_]{2}\s*")
 # `Answer` above rows with labels heads all of them, of which the question asks for one.
-_LABELLED = re.compile(r"[*_:}]*\n(?:\s*[-*•] [*_]*[^\W\d_][^:=\n]{1,40}[:=][^\n]+){2,12}\s*\Z")
+_LABELLED = re.compile(r"[*_:}]*(?:\n\s*[-*•] [*_]*[^\W\d_][^:=\n]{1,40}[:=][^\n]+){2,12}\s*\Z")
 # `The answer is one of 3, 5` offers several values, so that it gives none.
 _ONE_OF = re.compile(r"(?i)(?:one|any|some|either one) of\b|either\b(?!.*\bor\b)|among\b")
 # `The only choice is for there to be 26 girls` speaks of no listed option.

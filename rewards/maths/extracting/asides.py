@@ -176,8 +176,8 @@ def _supposes(sentence: str) -> bool:
 
 
 _DRAWN = re.compile(
-    r"(?!.*\b(?:if|had|without|unless|instead|otherwise|then)\b).*\bwould (?:therefore|thus"
-    r"|hence)\b"
+    r"(?!.*\b(?:if|had|with(?:out)?|unless|instead|otherwise|then|but)\b).*"
+    r"\bwould (?:therefore|thus|hence)\b"
 )
 """A conclusion in a polite mood: `This would therefore take 38 metres for the fence`."""
 
@@ -237,7 +237,11 @@ def without_asides(body: str, prompt: str = "") -> str:
             _valued(before) or _DIGRESSION.match(lowered(sentence))
         ):
             break
-        if _TIMED.match(sentence) and _ASKS_TIME.search(prompt):
+        if (
+            _TIMED.match(sentence)
+            and _ASKS_TIME.search(prompt)
+            and _CALCULATED.search(before.rstrip())
+        ):
             break
         if aside(sentence, conditional=mood):
             kept = end = len(body[:start].rstrip())
@@ -252,7 +256,11 @@ def without_asides(body: str, prompt: str = "") -> str:
     return body[:stop] if stop < end else body
 
 
-_TIMED = re.compile(r"(?i)\W*(?:\w+ )?time(?: \w+)?[*_]*:")
+_TIMED = re.compile(r"(?i)\W*(?:total )?time[*_]*:")
+_CALCULATED = re.compile(
+    r"(?i)(?:^|\n)(?!.*\b(?:is|are|needs?|takes?|so|hence|thus|therefore|answer)\b)[^\n]*=[^\n]*$"
+)
+"""A line that only calculates."""
 _ASKS_TIME = re.compile(r"(?i)\b(?:time|how long|when|hours?|minutes?|seconds?)\b")
 """A question for what is a remark elsewhere: `Time: 5 minutes`."""
 

@@ -249,19 +249,27 @@ def _by_counter(prompt: str, body: str, start: int, end: int) -> Named | None:
     """Return the count of what is asked in a script without articles, where a sentence counts
     several (`りんごは7個、みかんは8個`), else None.
     """
-    if body.isascii() or prompt.isascii() or _COMPARES.search(asking(prompt)):
+    if body.isascii() or prompt.isascii():
         return None
     asked = list(_COUNT_ASKED.finditer(prompt[-MAX_QUESTION:]))
+    if any(_COMPARES.search(match[0]) for match in asked):
+        return None
     sentence = _in_digits(body, start, end) if len(asked) == 1 else ""
     pairs = [Named(m["name"], m["value"], start, end) for m in _COUNTER.finditer(sentence)]
     ranks = [max(_shared(pair.name, noun) for noun in asked[0].groups()) for pair in pairs]
     several = len(pairs) == len({pair.name for pair in pairs}) > 1 and ranks.count(max(ranks)) == 1
-    if not several or not max(ranks) or DENIAL.search(sentence) or _DOUBTED.search(sentence):
+    is_open = DENIAL.search(sentence) or _DOUBTED.search(sentence) or _IS_NOT.search(sentence)
+    if not several or not max(ranks) or is_open:
         return None
     return pairs[ranks.index(max(ranks))]
 
 
-_COMPARES = re.compile(r"比|[多少][几幾]|相?差|より|더|차이|ずつ")
+_COMPARES = re.compile(
+    r"比|[多少][几幾]|相?差|より|더|차이|ずつ|残|剩|余|남|合|一共|总|總|全部|모두|합|[和与與跟と]"
+    r"|[과와] "
+)
+"""A question for more than one of several counts, or for what is left of one."""
+_IS_NOT = re.compile(r"[では]な[くい]|じゃな|不是|没有|沒有|아니|않")
 _TOPIC = r"(?:は|が|を|有|为|是|은|는|이|가|을|를)?"
 _COUNTER = re.compile(
     rf"(?P<name>[^\W\da-zA-Z]{{1,9}}?)\s?{_TOPIC}\s?[*$]*(?P<value>\d+)[*$]*\s?(?:{COUNTER}|円|元|원)"
@@ -269,8 +277,9 @@ _COUNTER = re.compile(
 )
 """A name and its count, perhaps with the count again in brackets."""
 _COUNT_ASKED = re.compile(
-    rf"(?P<before>[^\W\d]{{1,9}}?)\s?{_TOPIC}\s?(?:多少|[几幾]|何(?={COUNTER}|円)|いくつ|몇)\s?"
-    rf"(?:{COUNTER}|円|元|원)?(?P<behind>[^\W\d]{{0,6}})"
+    rf"(?P<before>(?:[^\W\d]+ )?[^\W\d]{{1,9}}?)\s?{_TOPIC}\s?"
+    rf"(?:多少|[几幾]|何(?={COUNTER}|円)|いくつ|몇)\s?(?:{COUNTER}|円|元|원)?"
+    r"(?P<behind> ?[^\W\d]{0,6})"
 )
 
 
@@ -719,6 +728,9 @@ def in_words(prompt: str, body: str, options: Collection[str] = ()) -> Named | N
         return None
     led_to = clause is not None and clause.re is _LED_TO
     is_option = said["words"].casefold() in options
+    predicate = _PREDICATE.search(before) if is_option else None
+    if predicate and not _content(predicate[0]) <= _content(prompt) | _GENERAL_VERBS:
+        return None  # `Animals need **oxygen**`
     if not led_to and not is_option and _of_another(prompt, body[place[0] - len(before) : end]):
         return None
     asked = _content(prompt)
@@ -736,6 +748,14 @@ def in_words(prompt: str, body: str, options: Collection[str] = ()) -> Named | N
         subject = _ANSWERING.match(body, place[0] - len(before), place[0])
         return Named("", subject["name"], *subject.span("name")) if subject else None
     return Named("", said["words"], *said.span("words"))
+
+
+_PREDICATE = re.compile(r"[^\W\d_]+(?= (?:an? |the )?[*_]*$|[*_]+$|$)")
+"""The last word before the words of an option."""
+_GENERAL_VERBS = words(
+    "be unit answer option choice choose pick select take give call name mean say get fit correct"
+    " right"
+)
 
 
 def statements(body: str) -> Named | None:

@@ -404,6 +404,8 @@ _NOT_PICKED = re.compile(
     r"|\b(?:wrong|incorrect|false|impossible|eliminated?|trap)\b[^,;.]*$"
     r"|\b(?:except|besides|excluding|apart from|all but|everything but)\s+(?:\w+\s+)?$"
 )
+_NOT_THESE = re.compile(r"(?i)\b(?:not?|never|but|without|other than)\b|n['’]t\b")
+_CLAUSE = re.compile(r"[,;:.\n]\s")
 _EITHER = re.compile(
     r"\b(?:with|for|is|be|choose|pick|answer|either|match(?:es)?|to) [*(]*[A-J]\b[)*]*,? or "
     r"[*(]*[A-J]\b[)*]*[\s.!*]*$"
@@ -511,8 +513,9 @@ def picked(body: str) -> Candidate | None:
         return _choice(alone["letter"], *alone.span("letter"))
     if several := _LAST_LETTERS.search(body, max(0, len(body) - 60)):
         place = several.span("all")
-        before = body[max(0, place[0] - 60) : place[0]]
-        if not (_NOT_PICKED.search(before) or denied(body, *closing_sentence(body), *place)):
+        before = _CLAUSE.split(body[max(0, place[0] - 60) : place[0]])[-1]
+        is_other = _NOT_PICKED.search(before) or _NOT_THESE.search(before)
+        if not (is_other or denied(body, *closing_sentence(body), *place)):
             return _choice(", ".join(re.findall("[A-J]", several["all"])), *place)
     checked = list(_CHECKED_OPTION.finditer(body, max(0, len(body) - 1500)))
     right = [option for option in checked if _AFFIRMS.fullmatch(option["verdict"])]

@@ -274,7 +274,9 @@ def _run(_: str, body: str, start: int, end: int) -> Described | None:
     return Described(said["said"], *said.span("said"))
 
 
-_LEADS_TO = re.compile(r"(?:^|\b(?:are|is|be|by|through|exactly|get|solves?)|[:=∈])[\s*$]*$")
+_LEADS_TO = re.compile(
+    r"(?:^|\b(?:are|is|be|exactly|get|solves?|(?:solved|satisfied|met|given) by)|[:=∈])[\s*$]*$"
+)
 _RUN = re.compile(
     r"(?P<said>(?:all|every|each|the) (?:of the )?(?:even |odd )?(?:positive )?(?:integers?|whole"
     r" numbers?|natural numbers?)(?: [a-z])?,? (?:from )?[-−]?\d+ (?:to|through|up to(?: and"
@@ -458,6 +460,8 @@ _SOME = re.compile(
     r"\b(?:for|when|where|with|whose|that|(?<!, )which|(?<!, )who|among|between|but)\b"
 )
 """Words that deny only some of what is counted."""
+_OF_THEM = "how many|number|sum|product|values?|degree|coefficients?"
+"""What may be asked of a function in place of itself."""
 _Finder = Callable[[str, str, int, int], Described | None]
 _CALLS: dict[_Finder, str] = {
     _bound: r"(?is)\A(?=.*(?:[<>≤≥]|\\[lg]eq?(?![a-z])|\\[lg]t(?![a-z])|inequalit))"
@@ -484,8 +488,9 @@ _CALLS: dict[_Finder, str] = {
     r"|for)"
     r"|(?:find|give|what is) the (?:[a-z]+ )?line|die (?:Gerade|Gleichung der)|l'équation de"
     r"|la (?:retta|recta|droite|ecuación de)|a reta)\b",
-    _function: r"(?i)\b(?:find|determine)\b[^.?]{0,20}\b(?:functions?|polynomials?) (?:\$?\\?"
-    r"[a-z]\b|such|that|with|from|:)",
+    _function: rf"(?is)\b(?:find|determine)\b(?:(?!{_OF_THEM})[^.?]){{0,20}}\b"
+    r"(?:functions?|polynomials?) (?:\$?\\?[a-z]\b|such|that|with|from|:)"
+    rf"(?!.*\b(?:find|compute|calculate|determine|evaluate|what|give|state|{_OF_THEM})\b)",
     _position: _WHICH.pattern,
     _run: r"(?is)^(?!.*\b(?:how many|number of|sum|product|probability|average)\b)"
     r".*\b(?:integers?|whole numbers?|natural numbers?)\b",

@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 from ..reading.labels import place_of
 from ..reading.notation import squeeze
+from ..reading.sides import LETTER_ASKED
 from ..reading.vocabulary import unit_symbol
-from .asked import asking
+from .asked import MAX_QUESTION
 from .candidate import MAX_ANSWER, Candidate, CandidateKind
 from .enclosing import opened, piece
 from .expressions import with_unit
@@ -82,6 +83,13 @@ def marks(body: str, *, truncated: bool = False) -> Iterator[Candidate]:
 # --- records ---
 
 MAX_RECORD = 4000
+MAX_LEAD = 200
+"""How many characters before a record are searched for what it is not."""
+_UNCLAIMED = re.compile(
+    r"(?i)\b(?:not|never|wrong|incorrect|would|if|suppose\w*|example|input|given|format|instead)\b"
+    r"[^\n]*\n(?:```\w*\n)?\Z"
+)
+"""The line before a record that is no answer."""
 _OPENING = re.compile(r"\s*(?:```\w*\s*)?")
 _ANSWER_KEY = re.compile(
     r"(?i)(?:final[_ ]?)?(?:answer|result|solution|antwort|ergebnis|r[ée]ponse|r[ée]sultat"
@@ -99,6 +107,8 @@ def recorded(body: str, prompt: str = "") -> Candidate | None:
     end = len(body.rstrip("` \n"))
     start = body.rfind("\n{", 0, end) + 1 or len(body) - len(_OPENING.sub("", body, 1))
     if body[end - 1 : end] != "}" or body[start : start + 1] != "{" or end - start > MAX_RECORD:
+        return None
+    if _UNCLAIMED.search(body, max(0, start - MAX_LEAD), start):
         return None
     try:
         record = json.loads(body[start:end], parse_int=str, parse_float=str, parse_constant=str)
@@ -131,15 +141,31 @@ def recorded(body: str, prompt: str = "") -> Candidate | None:
 
 
 def _asked(name: str, prompt: str) -> bool:
-    """Return whether a question has the words of the name of a field."""
-    question = asking(prompt).lower()
-    words = name.replace("_", " ").lower().split()
-    return bool(words) and all(
-        place_of(word, question) >= 0
-        if len(word) > 1
-        else re.search(rf"\b{re.escape(word)}\b", question)
-        for word in words
+    """Return whether the name of a field is that of what a question asks for: `total_cost`, `x`."""
+    question = prompt[-MAX_QUESTION:]
+    if name in LETTER_ASKED.findall(question):
+        return True
+    words = re.findall(r"[^\W\d_]+", name.lower())
+    heads = re.findall(
+        r"[^\W\d_]{2,}", " ".join(match["heads"] for match in _HEADS.finditer(question))
     )
+    in_question = all(place_of(word, question.lower()) >= 0 for word in words)
+    return in_question and any(place_of(head.lower(), name.lower()) >= 0 for head in heads)
+
+
+_BREAKS = (
+    r"(?:are|is|was|were|do|does|did|have|has|had|can|could|will|would|must|should|of|in|on|at|to"
+    r"|for|from|with|that|which|who|when|if|where|and|or|more|less|fewer|between|per|by|he|she|it"
+    r"|they|you|we|left)\b"
+)
+_WORD = rf"(?!{_BREAKS})[^\W\d_]"
+_HEADS = re.compile(
+    r"(?i)\b(?:find|what(?:['’]s| (?:is|are|was|were))|determine|calculate|compute|give|state"
+    r"|how many|how much) (?:(?:the|an?|his|her|its|their) )?"
+    rf"(?:{_WORD}+[ -]){{0,3}}?(?P<heads>{_WORD}{{2,}}(?:,? and (?:the )?{_WORD}{{2,}})*)"
+    rf"(?=[^\w-]*$|[.?!,;:]| {_BREAKS})"
+)
+"""The nouns that a question asks for: `cost` in `What is the total cost in euros?`."""
 
 
 # --- boxes ---

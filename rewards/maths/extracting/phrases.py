@@ -116,12 +116,16 @@ RELATED = re.compile(
 """Words before a value that relate the answer to it, or leave the claim to somebody else."""
 CONTRAST = re.compile(r",\s+(?:but|yet|however|whereas|while|sondern|aber|mais|pero|mas|ma)\b")
 """What a clause of contrast leaves behind: words before it say nothing of the value after it."""
+_SAME_CLAUSE = (
+    r"(?!(?:and|as|because|but|if|since|so|that|when|where|whereas|which|while)\b|\d)\w+ "
+)
+"""A word behind a value that begins no clause on another value."""
 DENIED_BY_VERB = re.compile(
     r"(?:[ *$)\]\\]|\n(?!\n)){0,6}(?:(?:ist|est|es|è|é) (?:\w+ )?(?:nicht|pas|falsch|fau(?:x|sse)"
     r"|falsa?|incorrect[oae]?|sbagliat[oa]|errad[oa])\b|(?:—|-)?\s?неверн|(?:\w+\s+)?(?:is|was|are"
     r"|were|would be|seems|has|have)\s+not\b|(?:isn't|aren't|does(?:n't| not))\b"
-    r"|(?:\w+ ){0,3}(?:would|will|do|does) not (?:suffice|be enough|fit|work)\b"
-    r"|(?:of them )?(?:(?:\w+ ){0,4}(?:is|are|would be) )?too"
+    rf"|(?:{_SAME_CLAUSE}){{0,3}}(?:would|will|do|does) not (?:suffice|be enough|fit|work)\b"
+    rf"|(?:of them )?(?:(?:{_SAME_CLAUSE}){{0,4}}(?:is|are|would be) (?:far |much |still )?)?too"
     r" (?:many|few|much|little|large|small|big|high|low)\b"
     rf"|(?:\w+\s+)?{REFUTES})",
     re.IGNORECASE,

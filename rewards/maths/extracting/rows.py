@@ -276,8 +276,9 @@ def values_by_case(
     clauses = [(_SPACES.sub("", clause), clause) for clause in _CLAUSES.split(body[start:])]
     values = []
     for case in cases:
-        names = {f"({case['label']})", _SPACES.sub("", case["holds"])} - {""}
-        named = [said for bare, said in clauses if any(name in bare for name in names)]
+        names = filter(None, (f"({case['label']})", _SPACES.sub("", case["holds"])))
+        name = re.compile(rf"(?:{'|'.join(map(re.escape, names))})(?![\d.]*\d)")
+        named = [said for bare, said in clauses if name.search(bare)]
         values += [answer(f"So {_IF.sub('', said)}.") for said in named[:1] if len(named) == 1]
     said = [value for value in values if value]
     return _labelled(said, start, len(body)) if len(said) == len(cases) == count else None

@@ -378,9 +378,11 @@ _WORKED_OUT = re.compile(
     r"(?:[-+*/!^]|\\(?:times|cdot|binom|div)(?![a-z]))(?:[^$A-Za-z=]|\\(?:times|cdot|binom|div"
     r"|[dt]?frac|left|right)(?![a-z]))*\$\s?,?\s+which (?:is|equals|gives|makes)\s+[$*(\\]*$"
 )
-# `V / I = 12 V / 0.5 A, which is 24 ohms`: the same without marks.
-_SPOKEN_ON = re.compile(
-    r"=[^=,;:]*\d[^=,;:]*[/×·*÷+−^][^=,;:]*\d[^=,;:]*,? (?:which is|i\.e\.,?|that is,?)\s+[$*(\\]*$"
+_SPOKEN_ON = re.compile(r",? (?:which is|i\.e\.,?|that is,?)\s+[$*(\\]*$")
+_TO_WORK_OUT = re.compile(r"[^\d,;:]*+\d[^/×·*÷+−^,;:]*+[/×·*÷+−^][^\d,;:]*+\d[^,;:]*+$")
+_COMPOUND = re.compile(r"(?:(?<![\w_])\d|[-+*/^·×]\s?)\w{0,12}\s*$")
+_COMPARED = re.compile(
+    r"\s?%|[^.;\n]{0,30}\b(?:times|per ?cent|more|less|fewer|as|[a-z]+er than)\b"
 )
 _NOTHING = re.compile(r"[^\w\n]*(?:\n|$)")
 # `$f(x) = \\frac{1}{x - 2}$, provided $x \\ne 2$`: the points that an equation leaves out.
@@ -389,6 +391,16 @@ _EQUATED = re.compile(
     r"=[^$=;]+\$?\s?,?\s+(?:(?:provided|as long as|so long as|assuming|where|with|for|if|when|and)"
     r"(?: that)?\s+)?(?:all\s+)?[$(]*$"
 )
+
+
+def _spoken_on(before: str, behind: str) -> bool:
+    """Return whether a clause works out the chain before it, of one name and without marks: `R =
+    V / I = 12 V / 0.5 A, which is 24 ohms`.
+    """
+    link = _SPOKEN_ON.search(before)
+    name, *sides = before[: link.start()].split("=") if link else [""]
+    is_worked = bool(sides) and _TO_WORK_OUT.match(sides[-1]) is not None
+    return is_worked and not (_COMPOUND.search(name) or _COMPARED.match(behind))
 
 
 def governed(body: str, start: int, place: int, stop: int) -> bool:
@@ -402,7 +414,7 @@ def governed(body: str, start: int, place: int, stop: int) -> bool:
         return True
     if _EXCLUDES.match(body, place, stop) and _EQUATED.search(body, start, place):
         return True
-    worked = _WORKED_OUT.search(body, start, place) or _SPOKEN_ON.search(body, start, place)
+    worked = _WORKED_OUT.search(body, start, place) or _spoken_on(body[start:place], body[stop:])
     if worked and not _COUNTS_OTHERS.search(body, start, place):
         return False
     if _RESTATED.search(body, start, place) and _NOTHING.match(body, stop):

@@ -256,6 +256,10 @@ _OF_COMMAS = re.compile(
     "(?i:[а-яё]{4})|(?<!\\w)[^\\W\\d_A-ZÀ-Þ]{0,12}[ąćęłńśźżčďěňřšťůžğışőåøæđơưẠ-ỹ]"
 )
 """A word with letters of languages that all write decimals with a comma; names have capitals."""
+_ENGLISH = re.compile(
+    r"(?i)\b(?:the|what|how|many|does|with|there|they|she|which|therefore|it is|this is)\b"
+)
+"""A word of an English text, which may have a foreign one: `How many złoty does she pay?`."""
 
 
 @lru_cache(maxsize=256)
@@ -266,8 +270,8 @@ def writes_commas(text: str, least: int = 2) -> bool:
     >>> writes_commas("Wie groß ist die Fläche?"), writes_commas("What is the Möbius band?")
     (True, False)
     """
-    is_known = not text.isascii() and _OF_COMMAS.search(text) is not None
-    return is_known or _shows(_COMMAS, text, least)
+    is_known = not text.isascii() and _OF_COMMAS.search(text) and not _ENGLISH.search(text)
+    return bool(is_known) or _shows(_COMMAS, text, least)
 
 
 @lru_cache(maxsize=256)
