@@ -13,7 +13,7 @@ from typing import Any
 
 from ..run import one_core
 from . import peer, scopes, value_wire
-from .grading_job import BrokenTests, GradingJob, without_solution
+from .grading_job import BrokenTests, GradingJob, deep_trees
 from .proxies import Handle, state_of
 from .scopes import ALIASES, BUILTINS
 from .solution_line import TestsLine
@@ -75,7 +75,7 @@ class TestHarness(TestsLine):
         self._job = job
         self._bound.discard(job.entry_point)
         sys.modules[job.module] = SolutionModule(job.module, self)
-        with without_solution():
+        with deep_trees():
             from .idioms import examine
             from .interface import interface_of
 
@@ -132,7 +132,7 @@ class TestHarness(TestsLine):
             self.import_name(name, module)
         if self._absent:
             raise BrokenTests(scopes.not_installed(sorted(set(self._absent.values()))))
-        with without_solution():
+        with deep_trees():
             self.names.update(rewriting.MARKS)
             return rewriting.compiled(job)
 
