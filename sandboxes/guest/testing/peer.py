@@ -19,7 +19,7 @@ _DEEPEST = 64
 _SHARING = (
     "resolve", "attribute", "assign", "method", "make", "getitem", "setitem", "send", "enter",
 )  # fmt: skip
-"""What gives an object something that it may keep, or shows what it keeps."""
+"""Requests by which an object may get something to keep, or shows something that it keeps."""
 _NAMED = frozenset(value_wire.HANDLES)
 _MOST_KEPT = 64
 _MOST_COMPARED = 4096

@@ -39,7 +39,7 @@ _NAMED_TUPLES: dict[tuple[str, str], Any] = {}
 """(name, fields) -> rebuilt class of named tuples, kept for reuse."""
 
 REBUILT: list[dict[Any, Any]] = [_NAMED_TUPLES, failures.STAND_INS, failures.SENT]
-"""What has been rebuilt for the present tests: `forget` empties it, so that it can be freed."""
+"""Tables of objects rebuilt for the present tests; `forget` empties the tables to free memory."""
 
 
 def forget() -> None:
@@ -432,7 +432,7 @@ def _rare_parts(item: object) -> tuple[str, list[object]] | None:
 _OF_MEMBERS: dict[type, Callable[[Any], object]] = {
     int: int.__int__, str: str.__str__, float: float.__float__
 }  # fmt: skip
-"""What a member of an enumeration may also be, and what takes that from it."""
+"""From the plain type of an enumeration's members to the function for their plain value."""
 
 
 def _member_parts(item: Any) -> tuple[str, list[object]] | None:
