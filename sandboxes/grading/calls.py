@@ -90,8 +90,8 @@ async def grade_calls(
 
 
 async def twice(run: Callable[[], Awaitable[T]]) -> T:
-    """Return what `run` returns, which is tried again once if the sandbox, and not what runs in it,
-    fails.
+    """Return the result of `run`; if the sandbox fails, and not the program in it, `run` is called
+    a second time.
 
     Raises:
         SlotLost: the sandbox failed twice, or no descriptor is left.

@@ -1,4 +1,4 @@
-"""What the driver asks of the tests' side."""
+"""The job that the driver gives to the process of the tests."""
 
 from __future__ import annotations
 

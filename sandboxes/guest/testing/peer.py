@@ -20,7 +20,7 @@ _SHARING = (
     "resolve", "call", "attribute", "assign", "method", "make", "getitem", "setitem", "send",
     "enter",
 )  # fmt: skip
-"""What gives an object something that it may keep, or shows what it keeps."""
+"""Requests by which the solution may get something to keep, or shows something that it keeps."""
 _MOST_KEPT = 64
 _MOST_COMPARED = 4096
 """The most containers, and the most items of these, that are kept. The newest, and those that are
@@ -59,7 +59,7 @@ class Peer:
         """What has crossed and can change, the newest last: as both ends may hold it, what either
         changes crosses with the next request or answer. By `id`."""
         self._contents: dict[int, Any] = {}
-        """Their contents that both ends know."""
+        """The contents of `_kept` that both ends know."""
 
     def request(self, verb: str, *arguments: object) -> tuple[bool, Any]:
         """Send a request and wait for the answer; serve requests of the other end meanwhile.

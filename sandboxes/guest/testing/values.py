@@ -39,7 +39,7 @@ _NAMED_TUPLES: dict[tuple[str, str], Any] = {}
 """(name, fields) -> rebuilt class of named tuples, kept for reuse."""
 
 REBUILT: list[dict[Any, Any]] = [_NAMED_TUPLES, failures.STAND_INS, failures.SENT]
-"""What has been rebuilt for the present tests: `forget` empties it, so that it can be freed."""
+"""Tables of objects rebuilt for the present tests; `forget` empties the tables to free memory."""
 
 
 def forget() -> None:
@@ -96,7 +96,7 @@ _ARGUMENTS: dict[str, _Arguments] = {
 }
 """Classes of the standard library whose objects cross as the arguments that make them again."""
 _SEALED = ("array.array",)
-"""Those that change: an object of a derived class stays where it is."""
+"""Classes whose objects change: an object of a class derived from these stays where it is."""
 
 
 def _match(pattern: Any, text: Any, limit: int, start: int, end: int) -> object:
@@ -434,7 +434,7 @@ def _rare_parts(item: object) -> tuple[str, list[object]] | None:
 _OF_MEMBERS: dict[type, Callable[[Any], object]] = {
     int: int.__int__, str: str.__str__, float: float.__float__
 }  # fmt: skip
-"""What a member of an enumeration may also be, and what takes that from it."""
+"""From the plain type of an enumeration's members to the function for their plain value."""
 
 
 def _member_parts(item: Any) -> tuple[str, list[object]] | None:
