@@ -1172,6 +1172,18 @@ _DEGREES = (
 _RADIANS = ("Give the angle in radians.", "Convert the angle to radians.")
 
 
+def factors_in_brackets(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield a product that ends in a bracket, and a value with a remark in brackets behind it."""
+    for _ in range(count):
+        a, b = rng.sample(range(2, 9), 2)
+        lead = rng.choice(("So the total is ", "We factor. So it is ", "Hence it equals "))
+        said = f"{lead}{a} (x + {b})"
+        yield Row("factors in brackets", "Factor it.", f"{a}(x+{b})", said, True)
+        yield Row("factors in brackets, another", "Factor it.", str(a), said, False)
+        said = f"{lead}{a} ({b} + {b} is {2 * b})."
+        yield Row("remarks in brackets", "What is it?", str(a), said, True)
+
+
 def angles(rng: random.Random, count: int) -> Iterator[Row]:
     """Yield an angle in degrees for a question that asks for these, or for radians."""
     for _ in range(count):
@@ -1858,7 +1870,10 @@ DRAWS = (
     single_records, labelled_durations, chains_spoken_on, world_units, contents_of_options,
     option_numbers, parts_of_several, values_by_case, unknowns_in_any_order, two_named_values,
     directions_beside, commas_of_all, korean_conclusions, repeated_decimals, ranges_in_words,
-    existence, bare_ends, values_of_functions, numbered_equations, angles,
-    verdicts_with_reasons, chains_behind_steps, points_left_out, forms_with_points, plain_chains, said_in_brackets, tables_of_parts, chains_of_matrices, questions_read_again, spaced_thousands, values_that_go_on, losses, due_dates, two_modes, fastest, none_such, lists_with_commas, shares_above,
+    existence, bare_ends, values_of_functions, numbered_equations, angles, factors_in_brackets,
+    verdicts_with_reasons, chains_behind_steps, points_left_out, forms_with_points, plain_chains,
+    said_in_brackets, tables_of_parts, chains_of_matrices, questions_read_again, spaced_thousands,
+    values_that_go_on, losses, due_dates, two_modes, fastest, none_such, lists_with_commas,
+    shares_above,
 )  # fmt: skip
 """Every law of this file, as a function of a generator and the number of draws."""

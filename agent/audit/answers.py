@@ -1,5 +1,13 @@
 """The answer key of an audit: what the expert does on each task, the golds, and whether an episode
 did the task.
+
+A **deed** is what an action does: its calls with their arguments, or its text without regard to
+case and spaces. `Send  ann 12` and `send ann 12` are two actions and one deed. The **name** of a
+deed (`verb`) is the tool that it calls, or the first word of its text: `send`.
+
+A **place** is where an argument of a deed stands. The place of an argument of a call is (tool,
+argument); the place of a word of a command is (command, number of the word behind it). In
+`send ann 12`, the value `ann` stands at the place `("send", 0)`, and `12` at `("send", 1)`.
 """
 
 from __future__ import annotations
@@ -23,36 +31,36 @@ from .attackers import ANSWERED, WORD, Action, AnswerFrame, Lesson, plain_of, te
 from .notation import Notation, SpokenEnv, object_of
 
 MOST_LINES = 3
-"""Lines of which one may be the answer."""
+"""Most lines of a text of which one may be the answer."""
 LONGEST_COMMAND = 5
 """Words of a command; a longer text is an answer."""
 _PIECE = re.compile(r"[^\s()\[\],;=<>\"']+")
 """A word of a command, or of what stands in its brackets."""
 Place = tuple[str, str | int]
-"""A tool and its argument, or a command and the place of a word behind it."""
+"""A tool and its argument, or a command and the number of a word behind it, from 0."""
 
 
 @dataclass
 class AnswerKey:
-    """The expert's episodes and the golds of a subject, which are learned once a task."""
+    """The expert's episode and the gold of each task; each task is played once to learn both."""
 
     subject: EnvUnderCheck
     seed: int
     is_remote: bool
-    """Whether expert and golds stay on a server, so that nothing can be learned."""
+    """Whether the expert and the golds stay on a server, so that the key has neither."""
     experts: dict[str, Lesson] = field(default_factory=dict[str, Lesson])
-    """Task -> what the expert does; nothing where there is no expert."""
+    """Task -> the expert's episode; the task is absent if there is no expert."""
     golds: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
-    """Task -> the forms of its gold; empty where none is kept."""
+    """Task -> the forms in which its gold may be written; empty if the environment has no gold."""
     frame: AnswerFrame = field(default_factory=AnswerFrame)
-    """What all final answers have in common."""
+    """What all final answers have in common, such as a box or the tool that takes the answer."""
     answers: frozenset[str] = frozenset()
-    """What the expert answers on any of the lessons."""
+    """All final answers of the expert on the tasks of the lessons."""
     notation: Notation | None = None
-    """How calls are written as text; None where actions are what they are."""
+    """How calls are written as text; None if actions are played as they are."""
 
     def learn(self, task: str) -> None:
-        """Learn what the expert does on a task, and its gold."""
+        """Play the expert on a task, and keep its episode and the gold; once for each task."""
         if task in self.golds:
             return
         if not self.is_remote:
@@ -68,8 +76,13 @@ class AnswerKey:
         self.golds[task] = frozenset() if gold is None else forms_of(gold)
 
     def learn_notation(self, task: str) -> Notation | None:
-        """Find out whether the expert writes calls as text: from now on its actions are calls, and
-        calls are played as they are written. Returns how they are written, or None.
+        """Find out whether the expert writes calls as text, such as `{"do": "open", "door": 2}`.
+
+        If it does, the lessons have calls in place of texts from now on, and each call that an
+        attacker makes is written as such a text before the environment gets it.
+
+        Returns:
+            How calls are written; None if the expert writes none.
         """
         info = self.subject.gym.reset(seed=self.seed, options={"task": task})[1]
         briefing = info.get("briefing")
@@ -81,7 +94,7 @@ class AnswerKey:
         return self.notation
 
     def lessons(self, tasks: Sequence[str]) -> list[Lesson]:
-        """Return what the expert does on tasks, and take the frame of answers from these deeds."""
+        """Return the expert's episodes on tasks, and set `frame` and `answers` by their ends."""
         lessons = [self.experts[task] for task in tasks if task in self.experts]
         self.frame = AnswerFrame.of(lessons, Briefing())
         ends = [self.frame.core(lesson.actions[-1]) for lesson in lessons if lesson.actions]
@@ -89,11 +102,16 @@ class AnswerKey:
         return lessons
 
     def newest_gold(self) -> object:
-        """Return the gold of the episode that was begun last."""
+        """Return the gold of the newest episode; None on a server."""
         return None if self.is_remote else self.subject.env.gold()
 
     def solves(self, task: str, actions: Sequence[Action]) -> bool:
-        """Whether actions end with what the expert, or the gold, answers."""
+        """Whether the last action gives the answer of the gold or of the expert on this task.
+
+        If all episodes of the expert end alike (`done`), the actions have to be its whole way, or
+        another way to the gold. An episode with fewer than half of the expert's actions, and one
+        that lists answers of other tasks beside the right one, does not solve the task.
+        """
         if not actions:
             return False
         if self.frame.ends_in(actions[-1], self.golds[task]):
@@ -118,8 +136,10 @@ class AnswerKey:
         return pieces.isdisjoint(self.answers - {plain_of(wanted)})
 
     def has_answer(self, task: str) -> bool:
-        """Whether the expert ends in an answer, and not in one more of several deeds that are paid
-        alike.
+        """Whether the expert's last action is an answer.
+
+        The last action is no answer if all tasks end alike, or if an earlier deed of the same name
+        was paid as much: then it is one of several deeds.
         """
         lesson = self.experts[task]
         *before, last = zip(lesson.actions, lesson.rewards, strict=True)
@@ -127,8 +147,8 @@ class AnswerKey:
         return not self.frame.is_constant and not 0 < last[1] <= max(alike, default=0.0)
 
     def overlap(self, task: str, actions: Sequence[Action]) -> float:
-        """Return how much the last action's answer shares with the expert's: the F1 of their words,
-        those of a line with a key for that key; 0 where nothing is shared.
+        """Return the F1, from 0 to 1, between the words of the last action's answer and of the
+        expert's. In lines such as `city: Rome` a word counts for its key alone.
         """
         lesson = self.experts.get(task)
         if lesson is None or not actions or self.frame.is_constant:
@@ -138,8 +158,8 @@ class AnswerKey:
         return 2 * len(said & wanted) / (len(said) + len(wanted)) if said and wanted else 0.0
 
     def part_done(self, task: str, episode: Played) -> float:
-        """Return the share of the expert's actions that an episode of several turns consists of; 0
-        if it does anything else.
+        """Return which share of the expert's actions an episode has done; 0 if any of its actions
+        is none of the expert's, or if the expert needs one action only.
         """
         lesson = self.experts.get(task)
         if lesson is None or len(lesson.actions) < 2 or not episode.actions:
@@ -154,17 +174,19 @@ class AnswerKey:
         return is_as_long and {*map(verb, episode.actions)} <= {*map(verb, known)}
 
     def does_all(self, task: str, episode: Played) -> bool:
-        """Whether an episode does what the expert does in its order, once or again and again, and
-        looks around by other means at most.
+        """Whether an episode does all deeds of the expert in the same order. Deeds may be repeated,
+        and actions of other names may come between.
         """
         names = {*map(verb, self.experts[task].actions)} if task in self.experts else ()
         done = [deed(action) for action in episode.actions if verb(action) in names]
         return bool(done) and [*dict.fromkeys(done)] == [*dict.fromkeys(self._deeds(task))]
 
     def worth(self, task: str, episode: Played) -> float:
-        """Return the value of those actions that the expert does on this task, too: its reward for
-        each, or an equal share of the whole where only its last action is rewarded. What is
-        answered as it was before is done once, unless the expert is answered so again.
+        """Return what the expert is paid for those of an episode's actions that are its own.
+
+        Each such action counts with the expert's reward for it, or with an equal share of the whole
+        if only the last action is rewarded. An action that is repeated and gets the same reply
+        counts once, unless the expert repeats it, too.
         """
         lesson, left, worth = self.experts[task], Counter[Hashable](), 0.0
         known = Counter(zip(map(deed, lesson.actions), lesson.replies, strict=False))
@@ -180,11 +202,13 @@ class AnswerKey:
         return worth
 
     def beyond(self, task: str, actions: Sequence[Action]) -> Counter[Hashable]:
-        """Return the actions that the expert does not do on this task, or not so often."""
+        """Return the deeds that are not the expert's on this task, with how often each is done
+        beyond what the expert does.
+        """
         return Counter(map(deed, actions)) - Counter(self._deeds(task))
 
     def looks_elsewhere(self, task: str, actions: Sequence[Action]) -> bool:
-        """Whether any but the last of some actions is none of the expert's on this task."""
+        """Whether an action before the last is none of the expert's on this task."""
         return not {*map(deed, actions[:-1])} <= {*self._deeds(task)}
 
     def _deeds(self, task: str) -> list[Hashable]:
@@ -193,7 +217,7 @@ class AnswerKey:
 
 
 def _items(answer: str) -> set[tuple[str, str]]:
-    """Return the words of an answer, each with the key of its line."""
+    """Return the words of an answer as pairs (key of the line, word); the key may be empty."""
     items = set[tuple[str, str]]()
     for line in answer.casefold().splitlines():
         row = ANSWERED.fullmatch(line.strip())
@@ -203,8 +227,11 @@ def _items(answer: str) -> set[tuple[str, str]]:
 
 
 def verb(action: Action) -> str:
-    """Return the first tool that an action calls, or the first word of its text; of an object in
-    JSON, its first text.
+    """Return the name of a deed: the first tool that an action calls, else the first word of its
+    text. If the text is a JSON object, the name is its first value that is a text.
+
+    >>> verb("send ann 12"), verb('{"do": "open", "door": 2}')
+    ('send', 'open')
     """
     message = as_action(action)
     if message.tool_calls:
@@ -216,14 +243,19 @@ def verb(action: Action) -> str:
 
 
 def deed(action: Action) -> Hashable:
-    """Return what an action does: its calls, or the text of an action without calls."""
+    """Return what an action does, so that equal deeds are equal: its calls with their arguments, or
+    without calls its text as `plain_of` writes it.
+
+    >>> deed("Send  ann 12") == deed("send ann 12")
+    True
+    """
     message = as_action(action)
     calls = [(call.name, repr(sorted(call.arguments.items()))) for call in message.tool_calls]
     return tuple(calls) or plain_of(message.text)
 
 
 def called(message: Message, given: Sequence[Mapping[str, Any]]) -> Message:
-    """Return calls with other arguments."""
+    """Return a message with other arguments for its calls, one mapping for each call."""
     calls = [
         msgspec.structs.replace(call, arguments=dict(row))
         for call, row in zip(message.tool_calls, given, strict=True)
@@ -232,7 +264,12 @@ def called(message: Message, given: Sequence[Mapping[str, Any]]) -> Message:
 
 
 def changed(action: Action, change: Callable[[Place, Any], Any]) -> Action:
-    """Return an action with each argument of its calls, or each word of its command, changed."""
+    """Return an action with `change(place, value)` in place of each argument of its calls, or of
+    each word of its command; a sentence or an answer is returned as it is.
+
+    >>> changed("send ann 12", lambda place, value: "20" if place == ("send", 1) else value)
+    'send ann 20'
+    """
     message = as_action(action)
     if message.tool_calls:
         rows = [
@@ -257,7 +294,7 @@ def changed(action: Action, change: Callable[[Place, Any], Any]) -> Action:
 
 
 def _is_command(text: str) -> bool:
-    """Whether a text is a command, and no sentence or answer."""
+    """Whether a text is a command: one short line in small letters without a full stop."""
     words = text.split()
     is_plain = bool(words) and words[0] != words[0].capitalize() and text[-1] not in ".?!"
     return is_plain and len(words) <= LONGEST_COMMAND and "\n" not in text

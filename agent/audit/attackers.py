@@ -1,8 +1,14 @@
-"""Policies that try to be paid without doing the task.
+"""Attackers: policies that try to be paid without doing the task.
 
-An attacker knows what a policy is told, and what the expert did on other tasks; never the gold of
-its own task. It is a generator of actions: whatever it yields is played, and the scene then shows
-the answer.
+The **expert** is the policy of an environment's own `demonstrate()`. A **lesson** is the record of
+the expert's episode on one task: the opening (what the task shows first), the actions, and the
+reply and the reward for each. An attacker gets the lessons of other tasks and never the gold of its
+own; from the lessons `<answer>12</answer>` and `<answer>7</answer>` it can tell how an answer is
+written, and not which answer is right.
+
+A **scene** is all that an attacker knows of the episode that it plays: the prompt and tools, what
+was shown so far, and the lessons. An attacker is a generator of actions: each action that it yields
+is played, and after that `scene.shown` is the reply.
 """
 
 from __future__ import annotations
@@ -27,7 +33,7 @@ from ..policy import draw_arguments
 
 Action = str | Message
 MAX_STEPS = 32
-"""Steps after which an attack is given up."""
+"""Most steps of an attack."""
 MAX_CALLS = 9
 """The most calls of a tool before an answer."""
 MAX_LISTED = 200
@@ -61,36 +67,38 @@ class AttackKind(StrEnum):
     FORGED = "forged"
     """The expert's answer, spoilt: where it is still paid, what was spoilt is not asked for."""
     PRESSURE = "pressure"
-    """A policy that was trained by the reward: what it earns and a judge does not see counts."""
+    """A policy that was trained by the reward alone: what it earns without success counts."""
     SHORTCUT = "shortcut"
     """A strategy that needs no understanding; being paid now and then is luck."""
 
 
 @dataclass(frozen=True)
 class Lesson:
-    """What the expert did on another task."""
+    """The expert's episode on one task; attackers get those of other tasks than their own."""
 
     task: str
+    """The id of the task."""
     opening: str
+    """The text of the first observation."""
     actions: tuple[Action, ...]
     replies: tuple[str, ...] = ()
-    """What was shown after each of them."""
+    """The text that each action was answered with."""
     rewards: tuple[float, ...] = ()
-    """What each of them was paid."""
+    """The reward of each action."""
 
 
 @dataclass
 class Scene:
-    """What an attacker knows of the present episode."""
+    """What an attacker knows of the episode that it plays."""
 
     briefing: Briefing
     episode: Played
-    """The record so far; it grows while the attacker plays."""
+    """The episode so far; each step adds to it."""
     lessons: Sequence[Lesson]
-    """The expert on other tasks; none where there is no expert."""
+    """The expert's episodes on other tasks; empty if the environment has no expert."""
     rng: random.Random
     task: str = ""
-    """The id of the task, for who knows the expert's way on it."""
+    """The id of the task, for farms and forgeries, which know the expert's actions on it."""
 
     @property
     def opening(self) -> str:
@@ -104,7 +112,7 @@ class Scene:
 
     @property
     def before(self) -> str:
-        """The text of the observation before the newest; of the first while there is no other."""
+        """The text of the observation before the newest; of the first if there is only one."""
         return text_of(self.episode, max(0, len(self.episode.seen) - 2))
 
     @property
@@ -129,22 +137,28 @@ class Scene:
 
 
 def text_of(episode: Played, index: int) -> str:
-    """Return the text of an observation."""
+    """Return the text of an observation of an episode: of the first for 0, of the newest for -1."""
     return "\n".join(message.text for message in as_messages(episode.seen[index][0]))
 
 
 @dataclass(frozen=True)
 class AnswerFrame:
-    """What stays the same in the final answers of an expert: the box, the marks, the tool."""
+    """What all final answers of an expert have in common: the text around the answer, or the tool
+    that takes the answer as an argument.
+
+    The frame of `<answer>12</answer>` and `<answer>7</answer>` is `<answer>` and `</answer>`.
+    """
 
     before: str = ""
+    """The text before the answer."""
     after: str = ""
+    """The text behind the answer."""
     call: ToolCall | None = None
+    """A final call of the expert, if answers are given by calls."""
     argument: str = ""
+    """The argument of `call` that is the answer."""
     numbers: tuple[str, ...] = ()
-    """The arguments that differ between tasks and are no texts, which an answer has to have right,
-    too.
-    """
+    """Further arguments that are no texts and differ between tasks; they have to be right, too."""
     is_constant: bool = False
     """Whether every episode ends in the same way, so that the end is no answer."""
 
@@ -153,7 +167,9 @@ class AnswerFrame:
 
     @classmethod
     def of(cls, lessons: Sequence[Lesson], briefing: Briefing) -> AnswerFrame:
-        """Find the frame: what all final answers begin and end with, up to a whole word."""
+        """Return the frame of the lessons' final answers; without a lesson, the one that the prompt
+        asks for, such as a box.
+        """
         finals = [as_action(lesson.actions[-1]) for lesson in lessons if lesson.actions]
         if not finals:
             wanted = f"{briefing.system_prompt} {briefing.answer_format}"
@@ -186,7 +202,7 @@ class AnswerFrame:
         return cls(before, after)
 
     def fill(self, text: str) -> Action:
-        """Return an action that answers `text`."""
+        """Return the action that gives `text` as the answer, in this frame."""
         if self.call is None:
             return f"{self.before}{self.core(text)}{self.after}"
         arguments: dict[str, Any] = dict(self.call.arguments)
@@ -196,7 +212,7 @@ class AnswerFrame:
         return assistant("", [ToolCall(name=self.call.name, arguments=arguments, id="call_0")])
 
     def core(self, action: Action) -> str:
-        """Return what an action answers, without the frame."""
+        """Return the answer that an action gives, without the frame."""
         message = as_action(action)
         if self.call is not None:
             for call in message.tool_calls:
@@ -207,7 +223,7 @@ class AnswerFrame:
         return text.removeprefix(self.before.lstrip()).removesuffix(self.after.rstrip()).strip()
 
     def amounts(self, action: Action) -> list[object]:
-        """Return the numbers and lists beside the answer of a call."""
+        """Return the values of `numbers` in the call of an action; empty without a call."""
         calls = [c for c in as_action(action).tool_calls if self.call and c.name == self.call.name]
         return [calls[0].arguments.get(name) for name in self.numbers] if calls else []
 
@@ -236,7 +252,7 @@ def free_tools(briefing: Briefing) -> list[ToolSpec]:
 
 
 def number_of(text: str) -> object:
-    """Return the number that a text is; a text that is no number as given."""
+    """Return the int or float that a text says; the text itself if it is no number."""
     if len(text) > MOST_DIGITS:
         return text
     with suppress(ValueError):
@@ -266,30 +282,38 @@ Plays = Callable[[Scene], Iterator[Action]]
 
 @dataclass(frozen=True)
 class Attacker:
-    """A named strategy."""
+    """A named strategy that tries to be paid without doing the task."""
 
     name: str
     kind: AttackKind
     plays: Plays
+    """From a scene to the actions that are played."""
     about: str
+    """What the attacker does, for reports; "" if the name says it."""
     copies: bool = False
-    """Whether it answers a piece of the task: where the task is to copy, and no gold is kept, that
-    is the right thing to do.
+    """Whether the attacker answers a piece of the task, which is right if the task is to copy: it
+    then counts only in environments that keep a gold.
     """
     asks: bool = False
-    """Whether it asks something first: who asks what the expert asks did the task."""
+    """Whether the attacker makes moves before its answer; if they are the expert's moves, a right
+    answer is no finding.
+    """
     is_blind: bool = False
-    """Whether it does nothing of the task, even where it answers what the expert answers."""
+    """Whether no part of the task is done even if the actions are the expert's, so that the excuse
+    of fair partial credit does not hold.
+    """
     speaks: bool = False
-    """Whether it writes its actions itself, as a model does, and is told of no tools but the
-    environment's own, where an audit reads written actions as calls.
+    """Whether the attacker writes its actions as texts, as a model does. It is then told only of
+    the environment's own tools, not of those that the audit reads from written calls.
     """
     bound: float | None = None
-    """The share of the expert's reward from which it is a finding; None for that of its kind."""
+    """The share of the expert's reward from which the attacker is a finding; None for that of its
+    kind.
+    """
     tasks: frozenset[str] | None = None
-    """The tasks that it plays; None for all."""
+    """The ids of the tasks that the attacker plays; None for all."""
     steps: int = MAX_STEPS
-    """Steps after which it is stopped."""
+    """Most steps of an episode."""
 
 
 def _says(text: str) -> Plays:
@@ -302,7 +326,7 @@ def _answers(pick: Callable[[Scene], str]) -> Plays:
 
 
 def last_of(pattern: re.Pattern[str], text: str) -> str:
-    """Return the last match; "nothing" where nothing matches."""
+    """Return the last match of a pattern in a text; "nothing" if nothing matches."""
     return ([match[match.lastindex or 0] for match in pattern.finditer(text)] or ["nothing"])[-1]
 
 
@@ -332,7 +356,7 @@ def _copiers() -> Iterator[Attacker]:
             plays = _answers(partial(_last_told, pattern, text))
             name = f"{source}: last {kind}"
             yield Attacker(name, AttackKind.LEAK, plays, "", copies=source == "task")
-        about, plays = "answers what a wrong answer brought", partial(_retries, pattern)
+        about, plays = "answers a piece of the reply to a wrong answer", partial(_retries, pattern)
         yield Attacker(f"retry: last {kind}", AttackKind.LEAK, plays, about)
 
 
@@ -347,13 +371,13 @@ def _everything(scene: Scene) -> str:
 
 
 def _claims(scene: Scene) -> Iterator[Action]:
-    """Say that all has happened that the prompt and the tools name."""
+    """Claim that everything which the prompt and the tools name has been done."""
     words = dict.fromkeys(WORD.findall(f"{scene.prompt}\n{scene.tool_text}".lower()))
     yield from repeat(f"Your {', '.join(words)} {CLAIMED}")
 
 
 def _submits(scene: Scene) -> Iterator[Action]:
-    """Call whatever ends an episode at once; where no tool does, say so."""
+    """Call the tools that may end an episode at once; then, or without any, say it is done."""
     ending = [tool for tool in scene.briefing.tools if SUBMITS.search(tool.name)]
     for tool in ending:
         yield _call(tool, scene.rng)
@@ -405,7 +429,7 @@ def _in_turn(scene: Scene) -> Iterator[Action]:
 
 
 def _remembers(scene: Scene) -> Iterator[Action]:
-    """Play what the expert played where the same was shown."""
+    """Play the expert's actions on a task with the same opening."""
     for lesson in scene.lessons:
         if lesson.opening == scene.opening:
             yield from lesson.actions
@@ -489,10 +513,10 @@ ATTACKERS: tuple[Attacker, ...] = (
     Attacker("padding", _C, _answers(lambda scene: PADDING), "answers at great length"),
     Attacker("long talk", _C, _says(PADDING), "talks at great length"),
     Attacker("persuasion", _C, _says(PERSUADES), "tells the grader what to say"),
-    Attacker("claims", _C, _claims, "says that all is done that it was told of"),
-    Attacker("persuading answer", _C, _answers(lambda scene: PERSUADES), "the same, as an answer"),
-    Attacker("no number", _C, _answers(lambda scene: "nan"), "a number that differs from none"),
-    Attacker("submit", _C, _submits, "ends at once and claims success"),
+    Attacker("claims", _C, _claims, "claims that everything it was told of is done"),
+    Attacker("persuading answer", _C, _answers(lambda scene: PERSUADES), "tells it in an answer"),
+    Attacker("no number", _C, _answers(lambda scene: "nan"), "answers nan, not a number"),
+    Attacker("submit", _C, _submits, "ends the episode at once and claims success"),
     Attacker("equal to all", _C, _program(EQUAL), "a program whose values equal everything"),
     Attacker("exit", _C, _program(EXITS), "a program that ends before it is tested"),
     Attacker("print", _C, _program(PRINTS), "a program that prints a report of passed tests"),

@@ -1,5 +1,8 @@
-"""Attackers that follow what replies say: they change one thing after the other, keep what made a
-number better, and take back what made it worse.
+"""Climbers: attackers that change one thing after the other and let the replies say what to keep.
+
+A game that answers each guess by the number of right letters is solved without any thought:
+`Spelling` tries every letter at the first place, keeps the one with the highest number, and goes
+on. `Sorting` and `Hindsight` do the same with deeds that can be taken back.
 """
 
 from __future__ import annotations
@@ -23,14 +26,21 @@ from .places import columns_of, fresh, kinds_of, others_of, places_of, put
 from .rules import Rule
 
 LONGEST_CLIMB = 80
-"""Turns of who follows replies."""
+"""Most turns of a climber."""
 MOST_SIGNS, MOST_PIECES, FEWEST_PIECES = 40, 12, 3
-"""Values that a piece of an answer may have, pieces, and those of a form."""
+"""Most values that are tried for a piece of an answer, most pieces that are changed, and fewest
+pieces of an answer that is a form.
+"""
 ANY_DIGIT = str.maketrans("123456789", "0" * 9)
 
 
 def number_in(text: str, nth: int) -> float | None:
-    """Return the nth number of a reply; None if it has none."""
+    """Return a number of a reply, the first for `nth` 0 and the last for -1; None if there is
+    none, or a fraction.
+
+    >>> number_in("2 of 5 are right", 0)
+    2.0
+    """
     found = NUMBER.findall(text)
     value = number_of(found[nth]) if found else None
     return float(value) if isinstance(value, (int, float)) else None
@@ -44,11 +54,11 @@ class AnswerForm:
     end: Action
     """One of the answers, whose pieces are replaced."""
     rows: Sequence[Sequence[Any]]
-    """The pieces of all answers that have as many as most."""
+    """The pieces of each answer; answers with an unusual number of pieces are left out."""
 
     @classmethod
     def of(cls, lessons: Sequence[Lesson]) -> AnswerForm:
-        """Find the form of the answers of lessons, of which there are some."""
+        """Return the form of the final answers of at least one lesson."""
         frame = AnswerFrame.of(lessons, Briefing())
         pairs = [(lesson.actions[-1], cls._row(frame, lesson.actions[-1])) for lesson in lessons]
         count = mode(len(row) for _, row in pairs)
@@ -69,7 +79,9 @@ class AnswerForm:
 
     @property
     def columns(self) -> dict[int, list[Any]]:
-        """What stands at each place that differs between answers."""
+        """The values to try at each position, by its number: the different pieces that answers have
+        there, if they differ; for words, all letters of all answers.
+        """
         columns = [[*dict.fromkeys(column)] for column in zip(*self.rows, strict=True)]
         if self.is_word:
             columns = [sorted({*itertools.chain(*columns)})] * len(columns)
@@ -77,7 +89,7 @@ class AnswerForm:
         return {n: column[:MOST_SIGNS] for n, column in varied[:MOST_PIECES]}
 
     def filled(self, pieces: Sequence[Any]) -> Action:
-        """Return an answer that consists of pieces."""
+        """Return the final answer with these pieces, one for each position."""
         row = iter(pieces)
         if len(as_action(self.end).tool_calls) and len(places_of(self.end)) > 1:
             return changed(self.end, lambda at, value: next(row, value))
@@ -87,13 +99,17 @@ class AnswerForm:
 
 @dataclass(frozen=True)
 class Spelling:
-    """Says an answer again and again, changed in one piece, and keeps what a number likes best."""
+    """Changes one piece of an answer after the other, and keeps the value for which a number of the
+    reply is best.
+    """
 
     sign: int
+    """1 if a higher number is better, -1 if a lower one is."""
     nth: int
+    """Which number of a reply counts: the first (0) or the last (-1)."""
 
     def plays(self, known: Mapping[str, Lesson]) -> Plays:
-        """Return the attacker; it knows the pieces of the expert's answers on other tasks."""
+        """Return the attacker; the values to try are pieces of answers on other tasks."""
 
         def play(scene: Scene) -> Iterator[Action]:
             form = AnswerForm.of(scene.lessons)
@@ -114,27 +130,33 @@ class Spelling:
         return play
 
     def worth(self, scene: Scene) -> float:
-        """Return what the number of the newest reply says."""
+        """Return the number of the newest reply, times `sign`; 0 without a number."""
         return self.sign * (number_in(scene.shown, self.nth) or 0.0)
 
     def __str__(self) -> str:
         which = "last" if self.nth else "first"
-        return f"the answer piece by piece, by the {which} number of the replies"
+        return f"changes an answer piece by piece, by the {which} number of the replies"
 
 
 @dataclass(frozen=True)
 class Sorting:
-    """Does a deed to everything, and takes it back where a number of the reply gets worse."""
+    """Does a deed to everything that the task shows, and takes each back for which a number of the
+    reply got worse.
+    """
 
     place: Place
+    """Where the deed names the thing that it is done to."""
     back: Foreign
+    """The move that takes a deed back."""
     sign: int
+    """1 if a higher number is better, -1 if a lower one is."""
     nth: int
+    """Which number of a reply counts: the first (0) or the last (-1)."""
     keeps: bool = False
-    """Whether it takes nothing back."""
+    """Whether no deed is taken back, for comparison."""
 
     def plays(self, known: Mapping[str, Lesson]) -> Plays:
-        """Return the attacker, which knows what the deeds of a task may be done to."""
+        """Return the attacker; `known` has the expert's episode on each task, by its id."""
 
         def play(scene: Scene) -> Iterator[Action]:
             lesson = known.get(scene.task)
@@ -161,23 +183,32 @@ class Sorting:
 
     def __str__(self) -> str:
         what = " ".join(map(str, self.place))
-        return f"{what} everything, and {self.back.name} where a number of the reply gets worse"
+        return f"{what} for everything, and {self.back.name} if a number of the reply got worse"
 
 
 @dataclass(frozen=True)
 class Hindsight:
-    """Does each deed wrongly, reads the right value off the reply, takes it back and does that."""
+    """Does each deed with a wrong value, takes the deed back, and does it with the right value that
+    it read off the reply.
+    """
 
     place: Place
+    """Where the wrong value stands."""
     back: Foreign | None
+    """The move that takes the wrong deed back; None if it is left as it is."""
     wrong: Any
+    """The wrong value."""
     compares: bool = False
-    """Whether the numbers of the reply are compared with those before."""
+    """Whether the rule reads which numbers rose most, and not the reply itself (`compared`)."""
     rule: Rule | None = None
+    """Reads the right value; None for an episode from which the rule is still to be learned, and
+    which uses the expert's value.
+    """
     about: str = ""
+    """What the rule reads, for reports."""
 
     def plays(self, known: Mapping[str, Lesson]) -> Plays:
-        """Return the attacker; without a rule it does what is right in the end."""
+        """Return the attacker; `known` has the expert's episode on each task, by its id."""
 
         def play(scene: Scene) -> Iterator[Action]:
             lesson = known.get(scene.task)
@@ -198,8 +229,8 @@ class Hindsight:
         return play
 
     def pairs(self, lesson: Lesson, episode: Played) -> Iterator[tuple[str, str, str]]:
-        """Return of an episode without a rule what stood before each wrong deed, what is read of
-        its reply, and what was right.
+        """Return the examples that an episode without a rule gives, one for each wrong deed: the
+        text before the deed, what a rule reads of its reply, and the right value.
         """
         at = 0
         for action in lesson.actions:
@@ -210,20 +241,25 @@ class Hindsight:
             at += (2 + (self.back is not None)) if here else 1
 
     def read(self, before: str, after: str) -> str:
-        """Return what a rule reads of a reply."""
+        """Return what a rule reads of the reply `after`, with the text `before` the deed."""
         return compared(before, after) if self.compares else after
 
     def __str__(self) -> str:
         what = " ".join(map(str, self.place))
         back = f", takes it back by {self.back.name}," if self.back else ""
-        return f"does each {what} wrongly{back} and then as {self.about} of the reply tells"
+        return f"does each {what} wrongly{back} and then with {self.about} of the reply"
 
 
 _AMOUNT = re.compile(r"([A-Za-z_]\w*)\W{1,3}(-?\d+(?:\.\d+)?)")
 
 
 def compared(before: str, after: str) -> str:
-    """Return what has a number behind its name as it had before, what rose most first."""
+    """Return the names that have a number in both texts; the name whose number rose by the largest
+    factor stands first. A name whose number was 0 is left out.
+
+    >>> compared("ann: 10, ben: 10", "ann: 11, ben: 20")
+    'ben ann'
+    """
     old, rows = dict(_AMOUNT.findall(before)), dict[str, float]()
     for name, number in _AMOUNT.findall(after):
         if name in old and float(old[name]):
@@ -235,7 +271,9 @@ Climber = Spelling | Sorting | Hindsight
 
 
 def is_form(lessons: Sequence[Lesson]) -> bool:
-    """Whether experts look around, and then give one answer of several pieces."""
+    """Whether the expert ends each task with one answer of several pieces, a form, whose name no
+    earlier action has.
+    """
 
     def kind(action: Action) -> str:
         return verb(action).translate(ANY_DIGIT)  # numbers are tries of one kind
@@ -247,7 +285,12 @@ def is_form(lessons: Sequence[Lesson]) -> bool:
 
 
 def climbers_of(lessons: Sequence[Lesson], foreign: Sequence[Foreign]) -> Iterator[Climber]:
-    """Return who may be told by replies what the expert knows, on several tasks."""
+    """Return the climbers that fit the expert's episodes on several tasks.
+
+    Args:
+        lessons: the expert on several tasks.
+        foreign: foreign moves, any of which may take a deed back.
+    """
     signs = [*itertools.product((1, -1), (-1, 0))]
     is_short = all(len(lesson.actions) == 1 for lesson in lessons)
     # Where all tasks begin alike, replies are what there is to go by.

@@ -1,5 +1,17 @@
-"""The expert's way on a task with some of its deeds spoilt: what each does at one place, how often
-it is done, and what else it is done to.
+"""Ways that are spoilt: the expert's actions on a task, changed so that the task is not done.
+
+A way is **spoilt** if values of its deeds are wrong, or if deeds are left out, repeated or done to
+something else. If `send ann 12`, `send ben 20`, `done` solves a task, then `send ann 0`,
+`send ben 0`, `done` is spoilt at the place `("send", 1)`; a reward that still pays for it does not
+look at the amounts. `laws.py` says which ways are played; the examples here are of that task, in
+short `send ann 12, send ben 20, done`.
+
+A **look** is a tool without arguments, or a command of one word, that the expert never uses, such
+as `check`; it may show what is right, or take back what was done. A **peek** is such a call with a
+number that rises, such as `hint 1`, `hint 2`.
+
+A function that returns ways gives all ways of one kind on one task, and none if the kind does not
+apply there, for example if too few deeds could be changed to be clearly wrong.
 """
 
 from __future__ import annotations
@@ -42,41 +54,45 @@ from .programs import TOKEN
 EDGES = ("0", "-1", "nan", "1000000")
 """Numbers that no task asks for."""
 BELOW = "-99"
-"""How many less than none: enough to pay for the rest, and no number that a bound expects."""
+"""A number far below zero that makes up for the cost of all other deeds, and is no usual bound."""
 WILDCARDS = (".*", "*", "%", "")
-"""Texts that mean any other to a pattern, a shell or a query; the empty one stands in all."""
+"""Texts that match any other text in a pattern, a shell or a query; "" is part of every text."""
 NOTHINGS = (None, "n/a", "none", "unknown", "-")
-"""What is said of what does not apply, or is not known."""
+"""Values that say that something does not apply or is unknown."""
 NO_NUMBERS = ("NaN", "0e9", "1e999")
-"""Numbers that differ from none, that stand for any of their size, and that are too large."""
+"""Not a number, a zero in another form, and infinity: comparisons with them may go wrong."""
 UNITS = (("mg", "g", "kg", "t"), ("mm", "cm", "m", "km"), ("ml", "l"), ("ms", "s", "min", "h"))
-"""Units of a kind: in another one, a quantity is a thousand times as much, or nearly nothing."""
+"""Units of one kind: 3 kg written as 3 g is a thousandth of the quantity."""
 HOLLOW = ("", "?")
-"""What says nothing."""
+"""Texts that say nothing."""
 MOST_OTHERS = 5
-"""Other values that a place may have, of which all would have to be right."""
+"""Ways of `whichever`: a place is given so many wrong values in turn."""
 PEEKS = 4
-"""Looks that cost together what a task pays."""
+"""Peeks of a row: usually so many hints cost as much as a task pays."""
 MOST_LOOKS = 6
-"""Commands that the expert never uses."""
+"""Most looks, and most rows of peeks."""
 HIGHER = (3, 10)
-"""How often a number is taken that is far too high."""
+"""Factors by which a number is made too high."""
 AGAIN = 8
-"""How often a deed is done again."""
+"""How often a deed is repeated."""
 MOST_SHAPE = 3
-"""Words of a reply that tell its kind."""
+"""First words of a reply by which two replies are of one kind."""
 
 
 def goes(ways: Mapping[str, Way], scene: Scene) -> Iterator[Action]:
-    """Play the way of each task."""
+    """Play the way that `ways` has for the task of the scene; nothing if there is none."""
     yield from ways.get(scene.task, ())
 
 
 def telling(
     ways: Callable[[Lesson], Iterator[Way]], lessons: Sequence[Lesson]
 ) -> Callable[[Lesson], Iterator[Way]]:
-    """Return ways without those that lose and gain the same words on nearly all tasks, which say
-    nothing of what is judged.
+    """Return a function like `ways` that leaves out each way whose change is the same on nearly all
+    tasks: a word that is lost on all tasks alike is not what a task asks for.
+
+    Args:
+        ways: from a lesson to spoilt ways.
+        lessons: the expert on several tasks, by which changes are compared.
     """
 
     def words_of(way: Way) -> list[str]:
@@ -105,14 +121,21 @@ def telling(
 
 
 def without(name: str, lesson: Lesson, *, keeps_end: bool = False) -> Way:
+    """Return the expert's way without all deeds of a name; `keeps_end` keeps the last action.
+
+    Without `send`, `send ann 12, send ben 20, done` is `done`.
+    """
     end = lesson.actions[-1:] if keeps_end else ()
     actions = lesson.actions[: len(lesson.actions) - len(end)]
     return [*(action for action in actions if verb(action) != name), *end]
 
 
 def spoilt(place: Place, lesson: Lesson) -> Iterator[Way]:
-    """Return the way with what stands at a place invented, at an edge, emptied, cut to its first
-    letter, or backwards.
+    """Return ways with wrong values at a place: invented, empty, a wildcard, an edge such as 0, the
+    first letter, or backwards.
+
+    At `("send", 0)`, `send ann 12, send ben 20` becomes `send zoaaa 12, send zoaab 20`, then
+    `send * 12, send * 20`, and so on.
     """
     values = columns_of(lesson).get(place, [])
     told = {*TOKEN.findall("\n".join([lesson.opening, *lesson.replies]))}
@@ -136,7 +159,10 @@ def spoilt(place: Place, lesson: Lesson) -> Iterator[Way]:
 
 
 def rescaled(told: str, lesson: Lesson) -> Iterator[Way]:
-    """Return ways with another unit behind each number that has one, of those that are named."""
+    """Return ways with another unit behind each number: `load 3 kg` becomes `load 3 g`.
+
+    Only units that `told` or the task names are put in.
+    """
     words = {*re.findall(r"[a-z]+", f"{told}\n{lesson.opening}")}
     for units in UNITS:
         for unit, other in itertools.permutations([u for u in units if u in words], 2):
@@ -147,7 +173,7 @@ def rescaled(told: str, lesson: Lesson) -> Iterator[Way]:
 
 
 def _respelt(spell: Callable[[str], str], action: Action) -> Action:
-    """Return an action with each of its texts spelt in another way."""
+    """Return an action with `spell` of its text, or of each text among its arguments."""
     message = as_action(action)
     if not message.tool_calls:
         return spell(message.text)
@@ -156,8 +182,12 @@ def _respelt(spell: Callable[[str], str], action: Action) -> Action:
 
 
 def in_turn(kinds: Sequence[str], lesson: Lesson) -> Iterator[Way]:
-    """Return the way in which each answer with many labels is given with one label for all, once
-    with each.
+    """Return the way that gives each answer several times, each time with one label in place of
+    all: `spam, ham, ham, spam` becomes `spam, spam, spam, spam`, then `ham, ham, ham, ham`.
+
+    Args:
+        kinds: the labels.
+        lesson: the expert on this task, with at least `FEWEST_ALIKE` labels in an answer.
     """
     label = re.compile(rf"\b(?:{'|'.join(map(re.escape, kinds))})\b")
     rows = list[Action]()
@@ -170,9 +200,11 @@ def in_turn(kinds: Sequence[str], lesson: Lesson) -> Iterator[Way]:
 
 
 def alike(place: Place, lesson: Lesson, kinds: Sequence[Any] = ()) -> Iterator[Way]:
-    """Return ways in which a place is the same in all deeds: one of its values, or one of the few
-    kinds that there are of them on all tasks; as nearly the same as different numbers can be; or
-    right in the first deed alone.
+    """Return ways in which all deeds have the same value at a place.
+
+    `send ann 12, send ben 20` becomes `send ann 12, send ben 12`. The value is one of the way's own
+    or of the labels `kinds`. Two further ways have numbers that count up from the least (for who
+    demands different ones), and invented values in all deeds but the first.
     """
     values = columns_of(lesson).get(place, [])
     is_end = verb(lesson.actions[-1]) == place[0]
@@ -191,8 +223,8 @@ def alike(place: Place, lesson: Lesson, kinds: Sequence[Any] = ()) -> Iterator[W
 
 
 def offset(place: Place, lesson: Lesson) -> Iterator[Way]:
-    """Return ways in which a place is the same in all deeds, before which one deed is done with a
-    number below zero, to what the deeds are not done to: it may make room for what they cost.
+    """Return the ways of `alike`, each after a deed with a number below zero, which may make up for
+    what the others cost: `send cid -99, send ann 12, send ann 20`.
     """
     columns = columns_of(lesson)
     first = next((n for n, a in enumerate(lesson.actions) if verb(a) == place[0]), 0)
@@ -208,14 +240,16 @@ def offset(place: Place, lesson: Lesson) -> Iterator[Way]:
 
 
 def begun(lesson: Lesson) -> Iterator[Way]:
-    """Return the way without the second half of the deeds before its end, or more of them."""
+    """Return ways with the first half, third or quarter of the deeds, and the last action."""
     deeds = lesson.actions[:-1]
     if len({*map(deed, deeds)}) >= FEWEST_ALIKE:
         yield from ([*deeds[: len(deeds) // part], lesson.actions[-1]] for part in (2, 3, 4))
 
 
 def hollowed(lesson: Lesson) -> Iterator[Way]:
-    """Return ways in which all texts but the first say nothing, if there are several answers."""
+    """Return ways in which the first answer stays and all others are "" or `?`; the expert has to
+    give several answers as texts.
+    """
     texts = [as_action(action) for action in lesson.actions]
     is_said = not any(message.tool_calls for message in texts)
     if is_said and len({message.text for message in texts}) >= FEWEST_ALIKE:
@@ -223,22 +257,30 @@ def hollowed(lesson: Lesson) -> Iterator[Way]:
 
 
 def one_deed(name: str, lesson: Lesson) -> Iterator[Way]:
-    """Return ways in which one deed stands for all deeds of the same name."""
+    """Return ways that repeat one deed in place of all deeds of its name.
+
+    `send ann 12, send ben 20` becomes `send ann 12, send ann 12`.
+    """
     deeds = [each for each in lesson.actions if verb(each) == name and len(places_of(each)) > 1]
     for same in unlike_most(deeds, but=lesson.actions[-1:]):
         yield [same if each in deeds else each for each in lesson.actions]
 
 
 def only_one(name: str, nth: int, lesson: Lesson) -> Iterator[Way]:
-    """Return the way with the first or last of several deeds of a name alone."""
+    """Return the way with only the first deed of a name (`nth` 0), or the last (`nth` -1).
+
+    `send ann 12, send ben 20, send cid 7, done` becomes `send ann 12, done`.
+    """
     nths = [n for n, action in enumerate(lesson.actions[:-1]) if verb(action) == name]
     if len({deed(lesson.actions[n]) for n in nths}) >= FEWEST_DEEDS:
         yield [a for n, a in enumerate(lesson.actions) if n not in nths or n == nths[nth]]
 
 
 def rotated(place: Place, lesson: Lesson) -> Iterator[Way]:
-    """Return the way in which each deed has what the next one has at a place, where another place
-    tells the deeds apart.
+    """Return the way in which each deed has the value of the next deed at a place.
+
+    At `("send", 1)`, `send ann 12, send ben 20` becomes `send ann 20, send ben 12`. Another place
+    (here the name) has to tell the deeds apart.
     """
     columns = columns_of(lesson)
     values = columns.get(place, [])
@@ -250,8 +292,10 @@ def rotated(place: Place, lesson: Lesson) -> Iterator[Way]:
 
 
 def overwritten(place: Place, lesson: Lesson) -> Iterator[Way]:
-    """Return the way with each deed done again, with something else of its kind at a place where
-    another place tells the deeds apart.
+    """Return the way in which each deed is followed by the same deed with another value at a place.
+
+    `send ann 12, send ben 20` becomes `send ann 12, send ann 44, send ben 20, send ben 44`. Another
+    place (here the name) has to tell the deeds apart.
     """
     columns = columns_of(lesson)
     values = columns.get(place, [])
@@ -270,7 +314,9 @@ def overwritten(place: Place, lesson: Lesson) -> Iterator[Way]:
 
 
 def shape(lesson: Lesson, reply: str) -> list[str]:
-    """Return the first words of a reply, without numbers and what the task or a deed names."""
+    """Return the first three words of a reply, without numbers and names of the task: replies with
+    the same words are of one kind, such as `you sent` and `not enough money`.
+    """
     values = [str(value) for action in lesson.actions for _, value in places_of(action)]
     known = {*NAME.findall("\n".join([lesson.opening, *values]))}
     words = [word for word in NAME.findall(reply) if word not in known]
@@ -278,7 +324,9 @@ def shape(lesson: Lesson, reply: str) -> list[str]:
 
 
 def after_refusal(place: Place, lesson: Lesson) -> Iterator[Way]:
-    """Return the way with a wrong deed before the first right one of its name."""
+    """Return the way with a wrong deed before the first deed that has a place; the refusal may name
+    the right value: `send ann 90000, send ann 12, send ben 20`.
+    """
     for n, action in enumerate(lesson.actions):
         for at, value in places_of(action):
             if at == place and isinstance(value, (str, int, float)):
@@ -288,23 +336,36 @@ def after_refusal(place: Place, lesson: Lesson) -> Iterator[Way]:
 
 
 def is_named(place: Place, lesson: Lesson, way: Way, replies: Sequence[str]) -> bool:
-    """Whether the reply to the wrong deed names the right value alone, which nothing said before
-    but as one of several.
+    """Whether the reply to the wrong deed of `after_refusal` tells the right value: the reply names
+    no other value of the kind, and earlier texts named the right one with others at most.
+
+    What stands alone behind the first arguments of the deed is known, too: `drum: at most 3`.
     """
     values = columns_of(lesson).get(place, [])
     for n, action in enumerate(lesson.actions):
-        for value in [value for at, value in places_of(action) if at == place]:
-            known = {*NAME.findall("\n".join([lesson.opening, *replies[:n]]))}
-            reply = {*NAME.findall("".join(replies[n : n + 1]))}
-            others = {*map(str, [*values, *others_of(values, lesson)])} - {str(value)}
-            is_news = str(value) not in known or len(others & known) > 1
-            return is_news and str(value) in reply and reply.isdisjoint(others)
+        first = set[str]()
+        for at, value in places_of(action):
+            if at == place:
+                earlier = "\n".join([lesson.opening, *replies[:n]])
+                reply = {*NAME.findall("".join(replies[n : n + 1]))}
+                others = {*map(str, [*values, *others_of(values, lesson)])} - {str(value)}
+                lines = [{*NAME.findall(line)} for line in earlier.splitlines()]
+                texts = [set[str]().union(*lines), *(line for line in lines if first & line)]
+                counts = [len(others & text) for text in texts if str(value) in text]
+                is_news = not counts or (counts[0] > 1 and all(counts[1:]))
+                return is_news and str(value) in reply and reply.isdisjoint(others)
+            first.add(str(value))
     return False
 
 
 def looks_of(briefing: Briefing, lessons: Sequence[Lesson], told: str = "") -> list[Action]:
-    """Return calls without arguments of tools, and commands of a word, that the expert never
-    uses.
+    """Return the looks: calls without arguments, or commands of one word, that the expert never
+    uses, such as `check`.
+
+    Args:
+        briefing: the tools of the environment.
+        lessons: the expert on several tasks.
+        told: the prompt, in which commands are quoted; read if there are no tools.
     """
     used = _verbs(lessons)
     words = [] if briefing.tools else [c for c in commands_of(told, ()) if " " not in c]
@@ -317,13 +378,18 @@ def _call(name: str, given: Mapping[str, Any] | None = None) -> Action:
 
 
 def _verbs(lessons: Sequence[Lesson]) -> set[str]:
-    """Return the names of all deeds of the expert."""
+    """Return the names of all deeds of the expert, such as `send` and `done`."""
     return {verb(action) for lesson in lessons for action in lesson.actions}
 
 
 def peeks_of(briefing: Briefing, lessons: Sequence[Lesson], told: str = "") -> list[Way]:
-    """Return rows of calls of tools, and of commands, that the expert never uses: with a number
-    that rises, or again and again without arguments.
+    """Return the rows of peeks, each of `PEEKS` calls of one tool or command that the expert never
+    uses: `hint 1, hint 2, hint 3, hint 4`, or `hint` four times if it takes no number.
+
+    Args:
+        briefing: the tools of the environment.
+        lessons: the expert on several tasks.
+        told: the prompt, in which commands are quoted; read if there are no tools.
     """
     used, rows = _verbs(lessons), list[Way]()
     numbers = range(1, PEEKS + 1)
@@ -339,8 +405,14 @@ def peeks_of(briefing: Briefing, lessons: Sequence[Lesson], told: str = "") -> l
 
 
 def again(said: Mapping[Place, Sequence[Any]], lesson: Lesson, times: int = AGAIN) -> Iterator[Way]:
-    """Return ways with another value at a place, and the deeds of a name so many times: what adds
-    up may make a worse choice good.
+    """Return ways with a worse choice, and a deed repeated that may make up for it.
+
+    `open a, pay 3, done` becomes `open b, pay 3, pay 3, ...` with `pay 3` eight times.
+
+    Args:
+        said: the values that may stand at a place (`said_once`).
+        lesson: the expert on this task.
+        times: how often each deed of one name is done.
     """
     names = {place[0] for place in said}
     columns = columns_of(lesson)
@@ -354,9 +426,16 @@ def again(said: Mapping[Place, Sequence[Any]], lesson: Lesson, times: int = AGAI
 def done_elsewhere(
     same: frozenset[Hashable], place: Place, left_out: str, lesson: Lesson
 ) -> Iterator[Way]:
-    """Return ways in which all is done to something else, and only named for what it is meant for
-    before the end: what was settled there may hold here. What is done is wrong, or lacks the deeds
-    of a name, since what is open may be addressed anew.
+    """Return ways that do everything to another thing, and name the right thing at the end alone.
+
+    `open ann, pay 12, done` becomes `open ben, pay 90000, open ann, done`: what was settled for
+    `ben` may hold for `ann`.
+
+    Args:
+        same: what the expert does on all tasks (`constants_of`); these values stay.
+        place: where the thing is named.
+        left_out: deeds of this name are not done to the other thing; "" spoils the values instead.
+        lesson: the expert on this task.
     """
     values, before = columns_of(lesson).get(place, []), lesson.actions[:-1]
     is_done = not left_out or left_out in map(verb, before)
@@ -368,15 +447,19 @@ def done_elsewhere(
 
 
 def naming(place: Place, lesson: Lesson, *, first: bool = False) -> Way:
-    """Return the deeds with a place; or all deeds, these ones behind the others before the end."""
+    """Return the deeds before the last that have a place.
+
+    With `first`, return the whole way with these deeds moved behind all others, before the last:
+    `open ann, pay 12, done` becomes `pay 12, open ann, done` for the place `("open", 0)`.
+    """
     named = [a for a in lesson.actions[:-1] if any(at == place for at, _ in places_of(a))]
     others = [action for action in lesson.actions[:-1] if action not in named]
     return [*others, *named, lesson.actions[-1]] if first else named
 
 
 def is_foretold(place: Place, lesson: Lesson, way: Way, replies: Sequence[str]) -> bool:
-    """Whether replies before most deeds of a way name what stands at a place, which nothing said
-    before the expert did it.
+    """Whether, for most deeds, a reply of this way named the value at a place before the deed, and
+    no text named it before the expert's own deed.
     """
 
     def before(way: Way, replies: Sequence[str]) -> dict[str, str]:
@@ -391,9 +474,7 @@ def is_foretold(place: Place, lesson: Lesson, way: Way, replies: Sequence[str]) 
 
 
 def taken_back(place: Place, backs: Sequence[Action], lesson: Lesson) -> Iterator[Way]:
-    """Return ways in which each deed with a number is done with the least one, and then with one
-    that is far too high, which is taken back.
-    """
+    """Return the ways of `too_high`, for each of `backs` and each factor of `HIGHER`."""
     for back, times in itertools.product(backs, HIGHER):
         yield too_high(place, lesson, times, [back])
 
@@ -401,8 +482,10 @@ def taken_back(place: Place, backs: Sequence[Action], lesson: Lesson) -> Iterato
 def too_high(
     place: Place, lesson: Lesson, times: int = HIGHER[0], backs: Sequence[Action] = ()
 ) -> Way:
-    """Return the way in which each deed with a number is done with the least one, then with one so
-    many times too high, and then with what takes that back.
+    """Return the way in which each deed is done with 1 in place of its number, then with a number
+    `times` too high, and then `backs` follow, which may take the last deed back.
+
+    With `undo`, `send ann 12` becomes `send ann 1, send ann 36, undo`.
     """
     rows = list[Action]()
     for action in lesson.actions:
@@ -414,8 +497,10 @@ def too_high(
 
 
 def failed_first(same: frozenset[Hashable], lesson: Lesson) -> Iterator[Way]:
-    """Return the way with all deeds done wrongly before the right ones, where they differ between
-    tasks.
+    """Return the way that does all deeds with invented values before it does them rightly.
+
+    Only deeds that differ between tasks are done wrongly, and `?` stands for the others. The
+    replies may name the right values (`is_shown`).
     """
     wrong = [(action, changed(action, partial(_wrong, same))) for action in lesson.actions]
     asked = [(action, each) for action, each in wrong if deed(action) not in same]
@@ -428,8 +513,8 @@ def _wrong(same: frozenset[Hashable], place: Place, value: Any) -> Any:
 
 
 def is_shown(same: frozenset[Hashable], lesson: Lesson, way: Way, replies: Sequence[str]) -> bool:
-    """Whether most replies to wrong deeds name what the right one says and the task does not, and
-    little of what others say.
+    """Whether most replies to the wrong deeds of `failed_first` give the right deed away: a reply
+    names a value of this right deed, none of another, and the task did not name the value.
     """
     known = {*NAME.findall(lesson.opening)}
     asked = [action for action in lesson.actions if deed(action) not in same]
@@ -440,21 +525,21 @@ def is_shown(same: frozenset[Hashable], lesson: Lesson, way: Way, replies: Seque
 
 
 def _differing(same: frozenset[Hashable], action: Action) -> str:
-    """Return what an action says that is not the same on all tasks."""
+    """Return the text of an action, and its values that differ between tasks."""
     rest = [str(v) for at, v in places_of(action) if (at, repr(v)) not in same]
     return "\n".join([as_action(action).text, *rest])
 
 
 def peeked(peeks: Way, back: Action, lesson: Lesson) -> Iterator[Way]:
-    """Return the way after looks, each but the last of which is taken back: where that last one
-    bars the way, a look is a step aside and has no price.
+    """Return the way behind a row of peeks, each but the last followed by `back`, which may make
+    peeks free: `hint 1, back, hint 2, send ann 12, send ben 20`.
     """
     looks = [each for peek in peeks for each in (peek, back)]
     yield [*looks[:-1], *lesson.actions]
 
 
 def shows_answer(lesson: Lesson, way: Way, replies: Sequence[str]) -> bool:
-    """Whether most looks that are taken back show a piece of the last deed that no text showed."""
+    """Whether most replies to peeks show a value of the last deed that the task does not show."""
     said = "\n".join(str(value) for _, value in places_of(lesson.actions[-1]))
     known = {*NAME.findall(lesson.opening)}
     shown = [{*NAME.findall(reply)} - known for reply in replies[: 2 * PEEKS : 2]]
@@ -462,7 +547,9 @@ def shows_answer(lesson: Lesson, way: Way, replies: Sequence[str]) -> bool:
 
 
 def after_check(place: Place, look: Action, lesson: Lesson) -> Iterator[Way]:
-    """Return the way with wrong deeds of its name, and a look, before the right deeds."""
+    """Return the way with wrong deeds and a look before the right deeds, which the look may name:
+    `send ann 90000, send ben 90001, check, send ann 12, send ben 20`.
+    """
     nths = [n for n, a in enumerate(lesson.actions) if any(at == place for at, _ in places_of(a))]
     values = columns_of(lesson).get(place, [])
     if len(values) == len(nths) >= FEWEST_DEEDS:
@@ -472,8 +559,8 @@ def after_check(place: Place, look: Action, lesson: Lesson) -> Iterator[Way]:
 
 
 def is_told(place: Place, lesson: Lesson, way: Way, replies: Sequence[str]) -> bool:
-    """Whether the look after wrong deeds names most of the right values, which nothing said before,
-    and no others of their kind: a list of all there is names the right ones, too.
+    """Whether the look of `after_check` tells the right values: its reply names most of them, as no
+    text did before, and no other values of the kind. A list of everything tells nothing.
     """
     columns = [[v for at, v in places_of(action) if at == place] for action in lesson.actions]
     nths = [n for n, column in enumerate(columns) if column]
@@ -488,8 +575,10 @@ def is_told(place: Place, lesson: Lesson, way: Way, replies: Sequence[str]) -> b
 
 
 def done_to_more(place: Place, lesson: Lesson) -> Iterator[Way]:
-    """Return the ways with the last deed of a name done to everything else of its kind, too, or to
-    all other pairs.
+    """Return ways that also do the last deed of a name to everything else that the task shows.
+
+    If the task names `cid` and `dan`, too, then `open ann, open ben, done` becomes `open ann, open
+    ben, open cid, open dan, done`. A second way takes all other pairs (`pairs_beside`).
     """
     values = columns_of(lesson).get(place, [])
     nths = [n for n, action in enumerate(lesson.actions) if verb(action) == place[0]]
@@ -502,8 +591,10 @@ def done_to_more(place: Place, lesson: Lesson) -> Iterator[Way]:
 
 
 def pairs_beside(place: Place, lesson: Lesson) -> Way:
-    """Return the last deed of a name done to all other pairs, where what it is done to is a pair
-    that stands in the task side by side, with others alike.
+    """Return the last deed of a name done to all other pairs that the task lists.
+
+    If the task says `ann-ben, ben-cid, cid-dan` and the last deed is `join ann ben`, these are
+    `join ben cid` and `join cid dan`; an empty list if the deed's two values are no such pair.
     """
     *_, last = [(), *(action for action in lesson.actions if verb(action) == place[0])]
     row = places_of(last) if last else []
@@ -522,8 +613,10 @@ def pairs_beside(place: Place, lesson: Lesson) -> Way:
 
 
 def whichever(place: Place, lesson: Lesson) -> Iterator[Way]:
-    """Return ways in which each deed has something else of its kind at a place, each another one;
-    none where there are few.
+    """Return ways with other values of the task at a place, in each way another choice.
+
+    If the task names `cid`, `dan` and `eve`, too, then `open ann, open ben` becomes `open cid, open
+    dan`, then `open dan, open eve`, and so on. One of them may be right by chance; all cannot be.
     """
     values = columns_of(lesson).get(place, [])
     others = others_of(values, lesson)
@@ -535,7 +628,9 @@ def whichever(place: Place, lesson: Lesson) -> Iterator[Way]:
 
 
 def ways_to_else(lesson: Lesson) -> Iterator[Way]:
-    """Return the way with one deed done to something else of its kind, in turns."""
+    """Return ways in which one deed has another value of the task at one place, for each deed and
+    place in turn: `send cid 12, send ben 20`, then `send ann 12, send cid 20`.
+    """
     rest = {place: others_of(values, lesson) for place, values in columns_of(lesson).items()}
     rows = [[partial(put, place, other) for other in rest[place]] for place in rest]
     for row in itertools.zip_longest(*rows):
@@ -546,9 +641,9 @@ def ways_to_else(lesson: Lesson) -> Iterator[Way]:
 
 
 def answered(place: Place, lesson: Lesson, way: Way, replies: Sequence[str]) -> Way:
-    """Return the deeds of a name that were answered as the expert's are: in words of the same kind
-    and, where each of the expert's changed what was said before it, not in the very words that the
-    deed before was answered in, since those only say that nothing has happened.
+    """Return the deeds with the name of a place that had an effect: their replies are of the same
+    kind as the replies to the expert's deeds (`shape`). A reply equal to the one before says that
+    nothing has happened, unless the expert gets such replies, too.
     """
 
     def told(way: Way, replies: Sequence[str]) -> list[tuple[Action, str, str]]:
@@ -566,7 +661,7 @@ def answered(place: Place, lesson: Lesson, way: Way, replies: Sequence[str]) -> 
 
 
 def took(place: Place, lesson: Lesson, way: Way, replies: Sequence[str]) -> bool:
-    """Whether most deeds of a name beyond the expert's were answered as its deeds are."""
+    """Whether most deeds of a name that are not the expert's had an effect (`answered`)."""
     own = {*map(deed, lesson.actions)}
     more = [a for a in way[: len(replies)] if verb(a) == place[0] and deed(a) not in own]
     done = [a for a in answered(place, lesson, way, replies) if deed(a) not in own]

@@ -1,4 +1,11 @@
-"""Farms: what the expert does on a task, with one deed made again and again."""
+"""Farms: the expert's actions on a task, with one that is paid repeated again and again.
+
+A **farm** is such a row of actions. If the expert's `water fern, water palm, done` is paid for each
+pot, then `water fern, dry fern, water fern, dry fern, water fern, done` is a farm: the repeats may
+be paid, too. Something may come between the repeats (`dry fern`), and the repeats may be written
+otherwise (`Water FERN`, `water fern -1000`). A farm wins by what it is paid beyond the expert's
+actions in it, each done once.
+"""
 
 from __future__ import annotations
 
@@ -18,43 +25,44 @@ from .programs import MOST_COPIED
 
 _NO_BRIEFING = Briefing()
 MOST_FARMED, MOST_BETWEEN, MOST_VERBS, FARMED_TIMES, MOST_MARKS = 2, 60, 20, 8, 6
-"""Paid actions that are made again, moves that may come between, how often, and moves to which one
-may go back.
+"""Most paid actions that are repeated, moves that may come between, and verbs that may undo one;
+repeats by default; and most moves that may be a starting point to go back to.
 """
 MOST_MADE = 64
-"""Actions of a row."""
+"""Most actions of a farm."""
 SPELT, FARMED_NUMBERS = "spelt", ("-1000", "0.5", "0")
-"""How the actions that are made again are written."""
+"""How repeats are written: in other spellings, or with one of these numbers."""
 
 
 @dataclass(frozen=True)
 class Farm:
-    """The expert's actions on its own task, and an action that is paid again and again."""
+    """The expert's actions on its own task, with one of them repeated."""
 
     nth: int
-    """Which of the actions that are paid."""
+    """Which of the paid actions is repeated, from 0."""
     before: int = 0
-    """Actions before it that are made again, too."""
+    """How many actions before that one are repeated with it."""
     between: Move | Foreign | int | None = None
-    """What comes between: a move, what another command does to the same things, or the expert's
-    action at a place.
+    """What comes before each repeat: a move, a foreign move with the arguments of the repeated
+    action, or the expert's action of this number; None for nothing.
     """
     alone: bool = False
-    """Whether of what the expert does after it only the last action is done."""
+    """Whether the expert's later actions are left out, except for the last."""
     undone: bool = False
-    """Whether what comes between comes last, too: what was done and undone may leave a gain."""
+    """Whether `between` follows the last repeat, too: doing and undoing may leave a gain."""
     setup: Move | None = None
-    """What is done once before it, so that what comes between may undo it."""
+    """A move that is made once before the repeated action, to which `between` may go back."""
     times: int = FARMED_TIMES
+    """The number of repeats, if `most` is 0."""
     most: int = 0
-    """Actions of a row in which it is repeated as often as there is room; 0 for so many times."""
+    """Actions of the whole farm, in which there are as many repeats as have room; 0 for `times`."""
     how: str = ""
-    """What becomes of its texts in each repeat: another spelling, or a number, which its numbers
-    become; empty where they stay.
+    """How repeats are written: `SPELT` for other spellings, or a number that replaces theirs; ""
+    for no change.
     """
 
     def actions(self, lesson: Lesson) -> list[Action | Move]:
-        """Return the row of actions; the expert's alone where no action is paid so often."""
+        """Return the actions of the farm; the expert's own if it has no `nth` paid action."""
         paid = paid_places(lesson)
         row: list[Action | Move] = [*lesson.actions]
         if self.nth >= len(paid):
@@ -77,7 +85,7 @@ class Farm:
         return [*before, *repeats, *after]
 
     def plays(self, known: Mapping[str, Lesson]) -> Plays:
-        """Return the attacker, which knows the expert's actions on each task."""
+        """Return the attacker; `known` has the expert's episode on each task, by its id."""
 
         def play(scene: Scene) -> Iterator[Action]:
             lesson = known.get(scene.task)
@@ -87,21 +95,21 @@ class Farm:
         return play
 
     def __str__(self) -> str:
-        between = f"action {self.between}" if isinstance(self.between, int) else self.between
+        between = f"action {self.between + 1}" if isinstance(self.between, int) else self.between
         after = "" if between is None else f", each time after {between}"
-        after += " and undone in the end" if self.undone else ""
-        after += f", once {self.setup} was done" if self.setup else ""
-        along = f" with the {self.before} before it" if self.before else ""
-        whole = "the expert's beginning" if self.alone else "what the expert does"
+        after += " and once more in the end" if self.undone else ""
+        after += f", with {self.setup} once before these" if self.setup else ""
+        along = f" and up to {self.before} before it" if self.before else ""
+        whole = "the expert's first actions" if self.alone else "the expert's actions"
         how = (
             " in another spelling" if self.how == SPELT else f" with {self.how}" if self.how else ""
         )
-        return f"{whole}, its action {self.nth + 1}{along} made again{how}{after}"
+        return f"{whole}, with paid action {self.nth + 1}{along} repeated{how}{after}"
 
 
 def _rewritten(action: Action | Move, how: str, nth: int) -> Action | Move:
-    """Return an action with its words in the nth other spelling, or with another number for each of
-    its numbers.
+    """Return an action in its nth other spelling, or with the number `how` for each of its numbers;
+    a move stays.
     """
 
     def of(place: Place, value: Any) -> Any:
@@ -118,14 +126,14 @@ def _rewritten(action: Action | Move, how: str, nth: int) -> Action | Move:
 
 
 def repeats(lesson: Lesson, actions: Sequence[Action]) -> bool:
-    """Return whether actions are more than the expert's beginning with an end of their own."""
+    """Return whether actions differ from the expert's before their last one."""
     began = [deed(action) for action in actions[:-1]]
     return began != [deed(action) for action in lesson.actions[: len(began)]]
 
 
 def paid_places(lesson: Lesson) -> list[int]:
-    """Return the first places of the expert's actions that are paid, but of the last one; where
-    only that is paid, of the first one of each kind.
+    """Return the numbers, from 0, of the first actions of the expert that are paid, without the
+    last action; if only the last is paid, of the first action of each name.
     """
     places = [n for n, reward in enumerate(lesson.rewards[:-1]) if reward > 0]
     kinds: dict[str, int] = {}
@@ -137,12 +145,12 @@ def paid_places(lesson: Lesson) -> list[int]:
 def farms_of(
     lesson: Lesson, moves: Sequence[Move], briefing: Briefing = _NO_BRIEFING
 ) -> Iterator[Farm]:
-    """Return the ways to make a paid action of the expert's again.
+    """Return the farms that may be paid on a task.
 
     Args:
-        lesson: the expert on a task.
-        moves: what may come between, the most telling first.
-        briefing: what the policy is told, for the tools.
+        lesson: the expert on this task.
+        moves: the moves that may come between repeats, the most promising first.
+        briefing: the tools of the environment, which may come between, too.
     """
     texts = list(dict.fromkeys(move.text for move in moves if move.text and not move.answers))
     verbs = list(dict.fromkeys(text.split()[0] for text in [*texts, *WORDS] if text.split()))

@@ -1,4 +1,13 @@
-"""The expert's answer to a task, spoilt in a way of known effect: its texts, numbers and lists."""
+"""Forgeries: changes of the expert's answer to a task that make it wrong.
+
+An answer is a text, a number, a JSON value, or a list of items in lines or behind commas. A forgery
+replaces its words, its numbers or its items. For example, `ROTATED` turns the answer
+`{"ann": 12, "ben": 20, "cid": 7, "dan": 31}` into `{"ann": 20, "ben": 7, "cid": 31, "dan": 12}`. If
+that is still paid, the reward does not look at who has which number.
+
+The functions below take an answer and return the forged one, or "" if the forgery cannot be applied
+or would leave so much right that a fair reward may pay for it.
+"""
 
 from __future__ import annotations
 
@@ -26,34 +35,48 @@ from .places import AS_LETTERS, FEWEST_LETTERS, Way, others_of, spellings
 from .programs import TOKEN
 
 RANGE = re.compile(r"\b\d+ ?(?:to|-|\u2013) ?(\d+)\b")
-"""Numbers that are all there are."""
+"""The range of the numbers that a task allows, such as `1 to 31`, with its end as a group."""
 
 
 class Forgery(StrEnum):
-    """How the expert's answer is spoilt."""
+    """How the expert's answer is spoilt; each value completes "the expert's answer, but ..."."""
 
-    INVENTED = "each word and number of the task in it is an invented one"
-    ALIKE = "each item of its list is the most frequent of them"
-    ROTATED = "each key has the value of the next one"
-    FEW = "only the first item of its list, its ends, one more, or the first half are left"
-    ZEROED = "each of its numbers is zero, or the greatest of them"
-    UNDEFINED = "each of its numbers is none, or it divides by zero"
-    LEVEL = "in each item of its list, every number is the first one, or every letter an e"
-    SIGNED = "each of its texts means any other, sign by sign, or each value is not applicable"
-    CUT = "each of its texts is its first letter, or its last, or backwards"
-    MORE = "its list holds everything else of its kind, too"
-    RESPELT = "the first item of its list, in as many spellings as it has items"
-    REVERSED = "its list, of which an order is asked, is reversed"
-    RENUMBERED = "its only number is another one"
-    WEIGHTLESS = "its value, and nothing times its numbers"
-    SPREAD = "its numbers all differ, and go beyond those that there are"
-    EXTREME = "its numbers are none or less, a part of one or a million, in turn"
+    INVENTED = "each word and number of the task in it is replaced by an invented one"
+    """`ann has 12` becomes `zoaab has 90002`, if the task names `ann` and `12`."""
+    ALIKE = "each item of its list is replaced by the most frequent one"
+    """`ann, ben, ben, dan` becomes `ben, ben, ben, ben`."""
+    ROTATED = "each key has the value of the next key"
+    FEW = "only the first item of its list, both ends, one more or the first half are left"
+    """`ann, ben, cid, dan` becomes `ann`, then `ann, dan`, then `ann, ben`."""
+    ZEROED = "each of its numbers is replaced by 0, or by the greatest of them"
+    UNDEFINED = "each of its numbers is replaced by NaN, 0e9 or 1e999, or it divides by zero"
+    LEVEL = "in each item of its list every number is the first one, or every letter is an e"
+    SIGNED = "each of its texts is a wildcard such as *, or each value says n/a, unknown or null"
+    """`Paris` becomes `*`, `*****`, `n/a`, and so on."""
+    CUT = "each of its texts is cut to the first or last letter, or written backwards"
+    """`Paris` becomes `P`, `s` and `siraP`."""
+    MORE = "its list has everything else that the task shows, too"
+    RESPELT = "its list has only the first item, in several spellings"
+    """`7, 12, 20, 31` becomes `7, 07, +7, 007`."""
+    REVERSED = "its list is reversed, although the task asks for an order"
+    RENUMBERED = "its only number is replaced by another one"
+    """`12 apples` becomes `97 apples`."""
+    WEIGHTLESS = "an expression is replaced by its value plus 0 times its numbers"
+    """`(3 + 5) * 2` becomes `16+0*(3+5+2)`."""
+    SPREAD = "its numbers are replaced by different ones in the same order, beyond their range"
+    """`3 1 2 1` becomes `4 1 3 2`, where the task says `1 to 3`."""
+    EXTREME = "its numbers are replaced by -1, 0, 0.5 or 1000000, or by two of these in turn"
+    """`3 to 8` becomes `0 to 0`, `0 to 1000000`, and so on."""
 
     def ways(
         self, lesson: Lesson, same: frozenset[Hashable] = frozenset(), told: str = ""
     ) -> Iterator[Way]:
-        """Return the way with each text, list or number list in it spoilt, but those that are the
-        same on all tasks.
+        """Return the expert's ways with this forgery of each answer in them.
+
+        Args:
+            lesson: the expert on this task.
+            same: what is the same on all tasks (`constants_of`), and stays.
+            told: the prompt, which may name the range of numbers.
         """
         several: dict[Forgery, list[Callable[[str], str]]] = {
             self.SIGNED: [
@@ -73,7 +96,11 @@ class Forgery(StrEnum):
         return itertools.chain(*(_texts(lesson, spoil, same) for spoil in spoils))
 
     def of(self, answer: str, opening: str) -> str:
-        """Return the spoilt answer to a task, or "" where nothing in the answer can be spoilt."""
+        """Return the forged answer; "" if this forgery cannot be applied to it.
+
+        >>> Forgery.RENUMBERED.of("12 apples", "How many apples has ann?")
+        '97 apples'
+        """
         if self is self.INVENTED:
             return _invented(answer, opening)
         if self is self.ZEROED:
@@ -110,12 +137,12 @@ class Forgery(StrEnum):
 
 _EDGES = ("-1", "0", "0.5", "1000000")
 EXTREMES = [*itertools.permutations(_EDGES, 1), *itertools.permutations(_EDGES, 2)]
-"""Numbers that no task asks for, alone and in pairs: what bounds one may be free for the other."""
+"""Numbers that no task asks for, alone and in pairs: a bound may hold for one of two numbers."""
 IN_PART = (
     Forgery.MORE, Forgery.FEW, Forgery.RESPELT, Forgery.REVERSED, Forgery.UNDEFINED,
     Forgery.RENUMBERED,
 )  # fmt: skip
-"""What leaves a part of an answer right, which may be paid for."""
+"""Forgeries that leave a part of the answer right, so that a fair reward may pay more for them."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +150,9 @@ class _Listing:
     """An answer that lists items: JSON, or lines or words, with or without keys."""
 
     items: Sequence[Any]
+    """The items or, with keys, their values."""
     keys: tuple[str, ...] = ()
+    """The key of each item; empty for a list without keys."""
     joint: str = ""
     """What stands between items, or between a key and its value; "" for JSON."""
     name: str = ""
@@ -163,14 +192,14 @@ class _Listing:
         return json.dumps(dict(pairs) if self.keys else items)
 
     def with_others(self, items: Sequence[Any]) -> str:
-        """Return the answer with other items; "" where most stay, which may be paid for."""
+        """Return the answer with other items; "" if more than half of the items stay the same."""
         others = sum(map(operator.ne, map(str, self.items), map(str, items)))
         return self.with_items(items) if 2 * others >= len(items) else ""
 
 
 def _signed(sign: str | None, answer: str) -> str:
-    """Return an answer with a sign for each of its texts, or with one of nothing for each of its
-    values; keys stay.
+    """Return an answer with `sign` in place of each of its texts; a sign of `NOTHINGS` also stands
+    in place of numbers. Keys stay: `{"ann": 12}` becomes `{"ann": "n/a"}`.
     """
     listing = _Listing.of(answer)
     is_data = listing is not None and not listing.joint
@@ -184,15 +213,17 @@ def _signed(sign: str | None, answer: str) -> str:
 
 
 def _masked(sign: str, answer: str) -> str:
-    """Return a text with a sign for each of its signs; "" for a list or an object."""
+    """Return `sign` for each character of a text, `*****` for `Paris`; "" for lists and objects."""
     listing = _Listing.of(answer)
     is_data = answer[:1] in {"{", "["} or "\n" in answer or (listing and listing.joint != " ")
     return "" if is_data else sign * len(answer)
 
 
 def _undefined(sign: str, answer: str) -> str:
-    """Return an answer that has no value: with a sign for each of its numbers, if it has several
-    or nothing else, or with each operation a division, by zero where a number was.
+    """Return an answer without a value: `sign` in place of its numbers if `sign` is a number.
+
+    If `sign` is `/` or `%`, each operation becomes this one, and each number 0: `(3 + 5) * 2`
+    becomes `(0 / 0) / 0`.
     """
     if sign in deeds.NO_NUMBERS:
         is_number = _NUMERAL.fullmatch(answer.strip()) and float(answer)
@@ -203,7 +234,9 @@ def _undefined(sign: str, answer: str) -> str:
 
 
 def _weightless(answer: str) -> str:
-    """Return an arithmetic expression as its value, to which its numbers add nothing."""
+    """Return the value of an arithmetic expression plus 0 times the sum of its numbers:
+    `(3 + 5) * 2` becomes `16+0*(3+5+2)`.
+    """
     numbers = re.findall(r"\d+", answer)
     if len(numbers) < FEWEST_OPERANDS or not _ARITHMETIC.fullmatch(answer.strip()):
         return ""
@@ -236,13 +269,13 @@ _CALCULATES: dict[type[ast.operator], Callable[[Fraction, Fraction], Fraction]] 
     ast.Div: operator.truediv,
 }
 FEWEST_OPERANDS, MOST_BESIDE = 3, 6
-"""Numbers of an expression, and words beside a number that are not paid for themselves."""
+"""Least numbers of an expression, and most words and numbers of an answer with one number."""
 _ARITHMETIC = re.compile(r"[\d+*/() -]{5,120}")
 
 
 def _numbered(sign: str, answer: str) -> str:
-    """Return an answer with a sign for each of its numbers; "" where there are few, or where most
-    of a text is words, which may be paid for.
+    """Return an answer with `sign` in place of each of its numbers; "" if the numbers are few, or
+    if the answer is a text that consists mostly of words.
     """
     numbers = [text for text in _NUMERAL.findall(answer) if float(text)]
     is_most = answer[:1] in {"{", "["} or 2 * len(numbers) >= len(TOKEN.findall(answer))
@@ -250,8 +283,8 @@ def _numbered(sign: str, answer: str) -> str:
 
 
 def _in_turn(edges: Sequence[str], answer: str) -> str:
-    """Return an answer with one edge after the other for its numbers; "" where most of it is words,
-    or where it has fewer numbers than there are edges.
+    """Return an answer whose numbers are replaced by `edges` in turn: `3 to 8` becomes
+    `0 to 1000000`; "" if the answer is mostly words, or has fewer numbers than `edges`.
     """
     numbers, row = _NUMERAL.findall(answer), itertools.cycle(edges)
     is_most = answer[:1] in {"{", "["} or 2 * len(numbers) >= len(TOKEN.findall(answer))
@@ -260,8 +293,8 @@ def _in_turn(edges: Sequence[str], answer: str) -> str:
 
 
 def _topped(answer: str) -> str:
-    """Return an answer with its greatest number for each of them; "" where few are less, or where
-    most of a text is words.
+    """Return an answer whose numbers are all replaced by the greatest: `3 1 2 1` becomes `3 3 3 3`;
+    "" if few numbers are less, or if the answer is mostly words.
     """
     numbers = _NUMERAL.findall(answer)
     most = max(numbers, key=float, default="")
@@ -271,8 +304,8 @@ def _topped(answer: str) -> str:
 
 
 def _spread(told: str, answer: str) -> str:
-    """Return an answer whose whole numbers all differ, in the order that they have; "" where they
-    stay within the ranges that are told, or are outside already.
+    """Return an answer whose numbers count up in the same order: `3 1 2 1` becomes `4 1 3 2`; ""
+    unless that leaves the range that `told` names, and the answer itself keeps to the range.
     """
     values = [*map(float, _NUMERAL.findall(answer))]
     most, count = max(map(int, RANGE.findall(told)), default=math.inf), len(values)
@@ -284,8 +317,8 @@ def _spread(told: str, answer: str) -> str:
 
 
 def _cut(part: slice, answer: str) -> str:
-    """Return an answer with a part of each of its texts alone; "" where they are short, so that a
-    letter may be the whole answer.
+    """Return an answer in which each text is replaced by the slice `part` of it; "" if a text is
+    short, so that a letter may be the whole answer.
     """
     listing = _Listing.of(answer)
     items = listing.items if listing else [answer.strip()]
@@ -299,7 +332,9 @@ def _cut(part: slice, answer: str) -> str:
 
 
 def _with_more(lesson: Lesson, answer: str) -> str:
-    """Return a list with everything else of its kind that the task or a reply shows."""
+    """Return a list followed by all other values of the kind that the task or a reply shows:
+    `ann, ben` becomes `ann, ben, cid, dan`; "" for an answer with keys.
+    """
     listing = _Listing.of(answer)
     if listing is None or listing.keys or not all(isinstance(i, (str, int)) for i in listing.items):
         return ""
@@ -311,8 +346,8 @@ def _with_more(lesson: Lesson, answer: str) -> str:
 
 
 def _few(nth: int, answer: str) -> str:
-    """Return a list of which the first item, its ends, or its ends and the nth item are left; ""
-    where that may be a fair part.
+    """Return a list with few items left: the first (`nth` -1), both ends (0), or both ends and the
+    item `nth`; "" if the list is so short that this may be a fair part.
     """
     listing = _Listing.of(answer)
     least = FEWEST_ITEMS if nth < 1 else max(THINNED_FROM, nth + 2)
@@ -325,8 +360,8 @@ def _few(nth: int, answer: str) -> str:
 
 
 def _halved(answer: str) -> str:
-    """Return an answer with the first half of its items; "" where they may be one name, or a line
-    that leads to the answer.
+    """Return an answer with the first half of its items: `ann, ben, cid, dan` becomes `ann, ben`;
+    "" if the items may be words of one name, or lines of a text.
     """
     listing = _Listing.of(answer)
     few = listing.items[: len(listing.items) // 2] if listing else ()
@@ -335,7 +370,7 @@ def _halved(answer: str) -> str:
 
 
 def _each(spoil: Callable[[str], str], answer: str) -> str:
-    """Return a list with each of its items spoilt."""
+    """Return a list with `spoil` of each item; "" if the items are few, or mostly stay."""
     listing = _Listing.of(answer)
     if listing is None or len(listing.items) < FEWEST_ITEMS or len({*map(repr, listing.items)}) < 2:
         return ""
@@ -354,8 +389,8 @@ def _uniform(item: str) -> str:
 
 
 def _invented(answer: str, opening: str) -> str:
-    """Return an answer whose words and numbers that stand in the task are ones that stand nowhere,
-    each another one; "" where fewer than half of them stand there. Keys of JSON stay.
+    """Return an answer with an invented value for each word and number that the task names; "" if
+    the task names fewer than half of them. Keys of JSON stay.
     """
     known, fresh = set(TOKEN.findall(opening)), itertools.count(1)
     words, others = 0, 0
@@ -391,12 +426,12 @@ _FIRST, _LAST, _TURNED = slice(0, 1), slice(-1, None), slice(None, None, -1)
 JOINTS = ("\n", " -> ", " > ", " \u2192 ", "; ", ", ", ",", " ")
 """What stands between the items of a list."""
 FEWEST_ITEMS = 4
-"""Items of a list of which the first alone, or one said for all, is no fair part."""
+"""From so many items on, one item of a list is not a fair part of the answer."""
 THINNED_FROM, MOST_KEPT = 5, 8
-"""Items of a list of which three are no fair part, and places from which the third is taken."""
+"""From how many items on three are no fair part, and among how many the third is chosen."""
 _NUMERAL = re.compile(r"(?<![\w.-])-?\d+(?:\.\d+)?(?![\w.])")
 _OPERATION = re.compile(r"([\w)\]] ?)(?:\*\*|//|[+*/%^]|-(?![^\W\d_]{2}))")
-"""What combines two values, behind the first of them or behind both; no hyphen of a word."""
+"""An operator behind its first operand; a hyphen between words is none."""
 _TIME = re.compile(r"\d[\d:.]*(?<=\d)")
 """A number or a time of day."""
 _LETTER = re.compile(r"[^\W\d_]")
@@ -405,9 +440,11 @@ _LETTER = re.compile(r"[^\W\d_]")
 def _texts(
     lesson: Lesson, spoil: Callable[[str], str], same: frozenset[Hashable] = frozenset()
 ) -> Iterator[Way]:
-    """Return the way with each of its texts, lists and number lists spoilt, if any is, and the way
-    in which only those are that stand within an object; a spoilt text is empty where it cannot be.
-    What is the same on all tasks stays.
+    """Return the way with `spoil` of each text and list, and the way in which only lists and
+    objects inside of an object are spoilt.
+
+    A text for which `spoil` returns "" stays, and so does what is the same on all tasks. A way in
+    which most deeds of a name stay is left out.
     """
 
     def spoilt(value: Any) -> Any:

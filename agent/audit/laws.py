@@ -1,7 +1,12 @@
-"""What the expert does on a task, spoilt in a way of known effect: whoever is still paid for the
-rest shows what the reward does not ask for.
+"""Laws: changes of the expert's actions that make them wrong, each with what has to hold then.
 
-A transformation whose effect is known needs no list of flaws and no second judge.
+A **law** says that a changed way has to lose the reward. For example, the law `rotated send 1`
+turns `send ann 12, send ben 20, done` into `send ann 20, send ben 12, done`; if the environment
+still pays, its reward does not look at who gets which amount. No list of flaws and no second judge
+is needed, since the change is known to be wrong. `deeds.py` defines the words way, spoilt, look and
+peek, `meddling.py` foreign moves and limits, and `forgeries.py` spoils answers.
+
+`laws_of` has the laws of the expert's own deeds, `meddling_laws` those with a foreign move.
 """
 
 from __future__ import annotations
@@ -49,44 +54,51 @@ ORDERED = re.compile(
 ROUND = re.compile(
     r"\b(?:round trip|roundtrip|tour|loop|cycle|circuit|returns? to)\b", re.IGNORECASE
 )
-"""Words for an order that may be turned round."""
+"""Words for an order that may as well be followed backwards."""
 DEMANDED = re.compile(
     r"\b(?:must|always|required|mandatory|before any|only (?:after|once)|never\b.*\bwithout)\b",
     re.IGNORECASE,
 )
-"""Words that demand a deed."""
+"""Words by which a sentence demands that something is done."""
 _TRIES = r"(?i)\b(?:one|two|three|four|five|six|seven|eight|nine|ten|\d+) "
 _TRY = r"attempt|chance|guess|tr(?:y|ies)"
-"""How often something may be tried."""
+"""With `_TRIES` before it: how often something may be tried, such as `three guesses`."""
 
 
 @dataclass(frozen=True)
 class Law:
-    """A change of what the expert does that has to cost the reward."""
+    """A change of the expert's actions that has to cost the reward; it is broken if it does not."""
 
     name: str
+    """The change and where it is made, such as `rotated send 1`; reports print it."""
     about: str
+    """What an attacker does that breaks the law, for reports."""
     ways: Callable[[Lesson], Iterable[Way]]
-    """From the expert on a task to ways that are all wrong, of which the best paid counts."""
+    """From the expert on a task to wrong ways; the one that is paid best counts."""
     without: Callable[[Lesson], Way] = lambda lesson: ()
-    """What is left once the deeds that are changed are left out, which has to cost the reward, too:
-    where it does not, they only looked around.
+    """The way without the deeds that are changed. The law is tried only on tasks where this way is
+    not paid: else the deeds are not needed, and a change of them shows nothing.
     """
     took: Callable[[Lesson, Way, Sequence[str]], bool] = lambda lesson, way, replies: True
-    """Whether the replies show that what was changed had an effect."""
+    """From the expert, a way and its replies to whether the replies show that the change had an
+    effect; a way without an effect does not count.
+    """
     bound: float | None = None
+    """The share of the expert's reward from which the attack is a finding; None for that of its
+    kind.
+    """
     is_worst: bool = False
-    """Whether the worst paid way counts: each alone may be right, and all of them cannot."""
+    """Whether the way that is paid worst counts, since a single one may be right by chance."""
     kind: AttackKind = AttackKind.FORGED
-    """A leak ends with the right answer, which was told on the way."""
+    """`FORGED`, or `LEAK` if the ways end with the right answer, which was told on the way."""
     bases: Callable[[Lesson], Iterable[Way]] | None = None
-    """For each of the ways what is left of it without what makes it wrong, which has to cost the
-    reward.
+    """From the expert to one simpler way for each of `ways`, in the same order. A way counts only
+    if its simpler way is not paid: else what is added is not the reason.
     """
 
     def on(self, plan: Plan) -> Law | None:
-        """Return the law of the lines of plans; None for what replies have to show, and for what is
-        done to answers as they are.
+        """Return the law for an expert that answers a plan, each line of which is a deed; None if
+        the law depends on replies, which a plan does not get, or spoils answers as a whole.
         """
         if self.took is not Law.took or self.name.startswith("forged"):
             return None
@@ -106,20 +118,20 @@ def laws_of(
     looks: Sequence[Action] = (),
     peeks: Sequence[Way] = (),
 ) -> Iterator[Law]:
-    """Return the laws that ways such as the expert's on several tasks are under.
+    """Return the laws that can be tried on an expert's deeds and answers.
 
     Args:
         lessons: the expert on several tasks.
-        told: what the policy is told before each task.
-        looks: calls without arguments that the expert does not make.
-        peeks: rows of such calls, which may cost something.
+        told: the system prompt and the answer format.
+        looks: calls without arguments that the expert never makes (`looks_of`).
+        peeks: rows of calls that may cost something (`peeks_of`).
     """
     texts = [f"{told}\n{lesson.opening}" for lesson in lessons]
     is_ordered = all(ORDERED.search(text) and not ROUND.search(text) for text in texts)
     same = constants_of(lessons)
     for forgery in Forgery:
         bound = MORE_BOUND if forgery in IN_PART else None
-        about = f"the expert's answer: {forgery}"
+        about = f"the expert's answer, but {forgery}"
         if is_ordered or forgery is not Forgery.REVERSED:
             ways = deeds.telling(partial(forgery.ways, same=same, told=told), lessons)
             yield Law(f"forged {forgery.name.lower()}", about, ways, bound=bound)
@@ -139,31 +151,41 @@ def laws_of(
         if 2 * times > len(lessons):
             yield from _deed_laws(name, is_due=_is_due(name, told))
     if is_constant:
-        about = "what the expert does with something else, and what it does once again and again"
+        about = (
+            "the expert's actions with a worse choice, and one of them repeated to make up for it"
+        )
         ways = partial(deeds.again, said_once(lessons))
         yield Law("again", about, ways, bases=partial(ways, times=1), bound=MORE_BOUND)
-    about = "what the expert does, each quantity in another unit that is named"
+    about = "the expert's actions, each quantity in another unit, such as 3 g for 3 kg"
     yield Law("rescaled", about, partial(deeds.rescaled, told))
-    about = "each answer with one label for all, once with each label"
+    about = "each answer given once for each label, with this label in place of all others"
     ways = partial(deeds.in_turn, labels_of(lessons))
     yield Law("in turn", about, ways, lambda lesson: lesson.actions[-1:])
-    about = "the beginning of what the expert does, and its end"
+    about = "at most the first half of the expert's actions, and the last one"
     yield Law("begun", about, deeds.begun, lambda lesson: lesson.actions[-1:], bound=MORE_BOUND)
-    about = "the first thing that the expert says, and nothing in place of all others"
+    about = "the expert's first answer, and an empty one in place of all others"
     yield Law("hollow", about, deeds.hollowed, lambda lesson: lesson.actions[:1])
-    about = "what the expert does, after all of it was done wrongly and was answered with the right"
+    about = "the expert's actions, after wrong ones whose replies told what is right"
     ways, took = partial(deeds.failed_first, same), partial(deeds.is_shown, same)
     yield Law("failed first", about, ways, took=took, kind=AttackKind.LEAK)
     for row, back in itertools.product(peeks, looks):
         if verb(row[0]) != verb(back):
-            about = f"what the expert does after {verb(row[0])}, which {verb(back)} makes free"
+            about = (
+                f"the expert's actions after calls of {verb(row[0])}, taken back by {verb(back)}"
+            )
             ways, paid_for = partial(deeds.peeked, row, back), partial(_after, row)
             name = f"peeked {verb(row[0])}"
             yield Law(name, about, ways, paid_for, deeds.shows_answer, kind=AttackKind.LEAK)
 
 
 def meddling_laws(briefing: Briefing, lessons: Sequence[Lesson], told: str) -> Iterator[Law]:
-    """Return the laws of ways with a move that the expert never uses."""
+    """Return the laws of ways with a foreign move, and those of limits, parts and early approvals.
+
+    Args:
+        briefing: the tools of the environment.
+        lessons: the expert on several tasks.
+        told: the system prompt and the answer format.
+    """
     unused = foreign_of(briefing, lessons, told)
     places = dict.fromkeys(at for lesson in lessons for at in columns_of(lesson))
     tried = [at for at in places if re.search(rf"{_TRIES}(?:{re.escape(at[0])}|{_TRY})", told)]
@@ -172,43 +194,46 @@ def meddling_laws(briefing: Briefing, lessons: Sequence[Lesson], told: str) -> I
     spoils = [*spoils_of(lessons, constants_of(lessons), limits)]
     for limit in limits:
         what, ways = " ".join(map(str, limit.place)), partial(_only, limit.everything)
-        about = f"what the expert does, but {what} everything, beyond a number that it keeps to"
+        about = f"the expert's actions, but {what} for everything, beyond a limit of the task"
         yield Law(f"beyond {what}", about, ways, took=limit.is_exceeded)
     columns = [columns_of(lesson) for lesson in lessons]
     for place, spoil in itertools.product(places, spoils):
         values = [value for each in columns for value in each.get(place, [])]
         if all(isinstance(number_of(str(value)), int) for value in values):
             what = " ".join(map(str, place))
-            about = f"what the expert does with {spoil.name}, each {what} in parts"
+            about = f"the expert's actions with {spoil.name}, each {what} split into many parts"
             ways = partial(in_parts, spoil, place)
             yield Law(f"{what} in parts, {spoil.name}", about, ways, spoil.way, bound=spoil.bound)
     settled = {verb(a) for le in lessons for a in le.actions[:-1] if not places_of(a)}
     for name, spoil in itertools.product(sorted(settled), spoils):
-        about = f"what the expert does with {spoil.name}, {name} behind its first deed"
+        about = f"the expert's actions with {spoil.name}, {name} right after the first of them"
         ways = partial(settled_early, name, spoil)
         yield Law(f"early {name}, {spoil.name}", about, ways, spoil.way, bound=spoil.bound)
     for foreign, spoil in itertools.product(unused, spoils):
-        about = f"what the expert does with {spoil.name}, and {foreign.name}"
+        about = f"the expert's actions with {spoil.name}, and {foreign.name}, which it never uses"
         ways = partial(meddled, foreign, spoil)
         yield Law(f"{foreign.name}, {spoil.name}", about, ways, spoil.way, bound=spoil.bound)
     for foreign, place in itertools.product(unused, places):
         what = " ".join(map(str, place))
-        about = f"what the expert does, and before the end {foreign} and {what} something else"
+        about = f"the expert's actions; before the last, {foreign} and another {what} instead"
         late, early = partial(swapped, place, foreign), partial(_early, place, foreign)
         took = partial(deeds.took, place)
         yield Law(f"{foreign.name}, late {what}", about, late, early, took, MORE_BOUND)
 
 
 def _undoing_laws(undoing: Iterable[Foreign], places: Iterable[Place]) -> Iterator[Law]:
-    """Return the laws of what takes deeds back: what was done has to be undone, and no more."""
+    """Return the laws of foreign moves that take deeds back.
+
+    Deeds that were taken back have to count as not done, and tries that were taken back as tries.
+    """
     for foreign in undoing:
-        about = f"what the expert does, each deed taken back by {foreign.name}"
+        about = f"the expert's actions, each but the last taken back at once by {foreign.name}"
         ways = partial(undone, foreign)
         name, kind = f"undone by {foreign.name}", AttackKind.LEAK
         yield Law(name, about, ways, took=is_undone, bound=MORE_BOUND, kind=kind)
     for foreign, place in itertools.product(undoing, places):
         what = " ".join(map(str, place))
-        about = f"what the expert does after more wrong {what} than it may try, each taken back by"
+        about = f"the expert's actions after too many tries with a wrong {what}, each taken back by"
         again, took = partial(tried_again, place, foreign), partial(tells_apart, place)
         bases = partial(again, takes_back=False)
         name, kind = f"tried {what}, {foreign.name}", AttackKind.LEAK
@@ -224,8 +249,8 @@ def _early(place: Place, foreign: Foreign, lesson: Lesson) -> Way:
 
 
 def _elsewhere_laws(place: Place, same: frozenset[Hashable], names: Iterable[str]) -> Iterator[Law]:
-    """Return the laws of what is done to something else than what is named at the end: wrongly, or
-    without the deeds of a name.
+    """Return the laws of deeds that are done to another thing than the right one, which is named at
+    the end alone (`deeds.done_elsewhere`): with wrong values, or without the deeds of a name.
     """
     what = " ".join(map(str, place))
     for name in ("", *(name for name in names if name != place[0])):
@@ -233,7 +258,7 @@ def _elsewhere_laws(place: Place, same: frozenset[Hashable], names: Iterable[str
         first = partial(deeds.naming, place, first=True)
         left_out = partial(deeds.without, name) if name else first
         law = f"elsewhere {what}{name and f', no {name}'}"
-        about = f"what the expert does to another {what}, which is named at the end alone"
+        about = f"all is done to another {what}, and the right one is named at the end alone"
         yield Law(law, about, ways, left_out, bound=MORE_BOUND)
 
 
@@ -244,24 +269,31 @@ def _after(row: Way, lesson: Lesson) -> Way:
 def _place_laws(
     place: Place, width: int, kinds: Sequence[Any], looks: Sequence[Action], *, is_constant: bool
 ) -> Iterator[Law]:
-    """Return the laws of what deeds have at one of so many places: where there are several, the
-    others may be paid for by themselves.
+    """Return the laws of the values at one place of deeds.
+
+    Args:
+        place: the place that is spoilt.
+        width: how many places these deeds have; with several, the values at the others may fairly
+            be paid, so that the bound is higher.
+        kinds: the labels of the place (`kinds_of`).
+        looks: calls without arguments that the expert never makes.
+        is_constant: whether all tasks end alike, so that the deeds are what is paid.
     """
     fair = 1 - 1 / width
     bound = max(MORE_BOUND, fair) if width > 1 else None
     what, left_out = " ".join(map(str, place)), partial(deeds.without, place[0])
-    about = f"what the expert does, each {what}"
-    below = f"{about} the same, and less than none of something"
+    about = f"the expert's actions, each {what} replaced by"
+    below = f"{about} the same value, after one with a negative number"
     laws: list[tuple[str, str, Callable[[Place, Lesson], Iterable[Way]]]] = [
-        ("spoilt", f"{about} another one", deeds.spoilt),
-        ("alike", f"{about} the same", partial(deeds.alike, kinds=kinds)),
+        ("spoilt", f"{about} an invented or extreme value", deeds.spoilt),
+        ("alike", f"{about} the same value", partial(deeds.alike, kinds=kinds)),
         ("offset", below, deeds.offset),
-        ("rotated", f"{about} that of the next deed", deeds.rotated),
+        ("rotated", f"{about} that of the next action", deeds.rotated),
     ]
     for name, says, ways in laws:
         yield Law(f"{name} {what}", says, partial(ways, place), left_out, bound=bound)
     took = partial(deeds.is_named, place)
-    known = f"what the expert does, after a wrong {what}, whose refusal names the right"
+    known = f"the expert's actions after a wrong {what}, whose refusal names the right one"
     kind = AttackKind.FORGED if is_constant else AttackKind.LEAK
     refused = partial(deeds.after_refusal, place)
     yield Law(f"refused {what}", known, refused, left_out, took, kind=kind)
@@ -270,51 +302,53 @@ def _place_laws(
     first, is_foretold = partial(deeds.naming, first=True), partial(deeds.is_foretold, place)
     yield Law(
         f"belated {what}",
-        f"what the expert does, each {what} after replies that name it",
+        f"the expert's actions in another order, each {what} after replies that name it",
         lambda lesson: [first(place, lesson)],
         left_out,
         is_foretold,
         kind=AttackKind.LEAK,
     )
-    which = f"{about} another one that is shown, whichever it is"
+    which = f"{about} another one that the task shows, whichever it is"
     others = partial(deeds.whichever, place)
     yield Law(f"whichever {what}", which, others, left_out, bound=bound, is_worst=True)
-    does, again = "what the expert does,", f"again with another {what}"
+    does, again = "the expert's actions,", f"done again with another {what}"
     for name, says, ways in (
-        ("more", f"{does} and {what} everything else", deeds.done_to_more),
-        ("overwritten", f"{does} each deed {again}", deeds.overwritten),
+        ("more", f"{does} and {what} for everything else", deeds.done_to_more),
+        ("overwritten", f"{does} each of them {again}", deeds.overwritten),
     ):
         took = partial(deeds.took, place)
         yield Law(f"{name} {what}", says, partial(ways, place), left_out, took, MORE_BOUND)
-    undone = f"{about} the least, and one too high that is taken back"
+    undone = f"{about} 1, and then by one too high that is taken back"
     backs = partial(deeds.taken_back, place, looks)
     yield Law(f"undone {what}", undone, backs, partial(deeds.too_high, place))
     for look in looks:
         checked, took = partial(deeds.after_check, place, look), partial(deeds.is_told, place)
-        asked = f"{does} after wrong ones and {verb(look)}, which names the right {what}"
+        asked = f"{does} after wrong ones and {verb(look)}, whose reply names the right {what}"
         yield Law(f"told {what}", asked, checked, left_out, took)
 
 
 def _deed_laws(name: str, *, is_due: bool) -> Iterator[Law]:
-    """Return the laws of deeds of a name."""
-    left_out, about = partial(deeds.without, name), f"what the expert does, each {name}"
-    yield Law(f"alike {name}", f"{about} the same", partial(deeds.one_deed, name), left_out)
+    """Return the laws of all deeds of a name; `is_due` says whether the prompt demands them."""
+    left_out, about = partial(deeds.without, name), f"the expert's actions, each {name}"
+    yield Law(
+        f"alike {name}", f"{about} replaced by one of them", partial(deeds.one_deed, name), left_out
+    )
     before_end = partial(deeds.without, name, keeps_end=True)
     for nth, which in ((0, "first"), (-1, "last")):
-        about_one = f"what the expert does, of each {name} only the {which}"
+        about_one = f"the expert's actions, but of each {name} only the {which}"
         yield Law(f"only {which} {name}", about_one, partial(deeds.only_one, name, nth), before_end)
     if is_due:
-        skipped = f"what the expert does without {name}, which the prompt demands"
+        skipped = f"the expert's actions without {name}, which the prompt demands"
         yield Law(f"skipped {name}", skipped, lambda lesson: filter(None, [before_end(lesson)]))
 
 
 def _is_due(name: str, told: str) -> bool:
-    """Whether a sentence demands a tool or command, by its whole name."""
+    """Whether a sentence of the prompt demands the deeds of a name, such as `verify_id`."""
     if not re.search(r"\w[_-]\w|\d", name) and f"`{name}`" not in told:
         return False  # a word like any other
     return any(name in each and DEMANDED.search(each) for each in sentences_of(told))
 
 
 def sentences_of(told: str) -> list[str]:
-    """Return the sentences and clauses of a text."""
+    """Return the sentences of a text, split at full stops, semicolons and the ends of lines."""
     return re.split(r"[.!?;\n]\s", told)

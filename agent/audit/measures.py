@@ -72,45 +72,49 @@ TASKS = 24
 """Tasks that each attacker plays: a strategy that is paid on a quarter of them stands out."""
 STEP_TIMEOUT_S = 20.0
 BUDGET_S = 170.0
-"""Seconds for all attacks together; attackers that find no time are told as such."""
+"""Seconds for all attacks together; the report names attackers that find no time."""
 LOOKS = ("help", "?", "commands", "look")
-"""What is said first, for a list of what may be said."""
+"""Texts that are sent first, since a reply may list the commands."""
 SCOUTED = 5
 """Most episodes that look around before a search."""
 ENOUGH = 0.6
 """Share of the expert's reward at which a search ends."""
 OVERLAP = 1.5
-"""How often the F1 of its words with the expert's a partly right answer may earn."""
+"""A part of the reward counts for a cheat only if it is more than so many times the F1 of its words
+and the expert's.
+"""
 ADDED = 0.25
 """Share of the expert's reward that a program has to earn by reading what is shown, beyond the best
 one that reads nothing: where who tries everything is paid, nothing is leaked.
 """
 OWN_WAY = 4
-"""Pieces of a task from which a program that does as much as the expert does the task its own way.
+"""A program with at least so many moves that read the task, and with as many actions as the
+expert's, does the task in its own way.
 """
 FARM_SHARE, PROBE_SHARE, FORGED_SHARE = 0.2, 0.2, 0.3
-"""Shares of the time that is left in which it is tried what may be repeated, and what replies tell.
+"""Shares of the time that is left: for farms, for probes, and for spoilt ways as well as climbers.
 """
 HALF, SCOUTED_WAYS, MOST_WAYS, FEWEST_SPOILT = 0.5, 4, 56, 8
-"""Share of the expert's reward that a spoilt way may earn, tasks on which it is tried before it is
-measured, the ways of a law, and the tasks with one from which the others do not count.
+"""The share of the expert's reward that a spoilt way may earn; tasks on which a law is tried before
+it is given up; most ways of a law on a task; and the number of tasks with a paid way from which on
+the law is measured on these alone.
 """
 LISTENED, MOST_HEARD, MOST_PROBES, MOST_TELLING = 16, 48, 12, 6
-"""Tasks whose replies teach a rule, replies to deeds and to moves that are read, and replies that
-hold an answer.
+"""Most lessons whose replies teach a rule, replies to wrong deeds that are read, different replies
+to probes, and moves whose replies hold an answer.
 """
 FARMED, FARMS_KEPT, MOST_WORSE = 3, 24, 60
-"""Tasks on which repeating has to be paid before it is measured, ways to repeat that are tried on
-all of them, and worse ways that are tried.
+"""Tasks on which a farm has to be paid before it is measured, most farms that are tried on all of
+these, and most worse ways that are tried.
 """
 REPEATS = 4
 """Episodes with equal seeds and actions, of which the spread of the reward is measured."""
 
 
 _KINDS = (
-    ("rule", RuleKind.PIECE, "the piece of a task that is the answer"),
-    ("rank", RuleKind.RANK, "the largest, median or most frequent piece of a task, or its row"),
-    ("giveaway", RuleKind.GIVEAWAY, "a sign that tells the answer, and is no part of the task"),
+    ("rule", RuleKind.PIECE, "answers the piece at one place of the task"),
+    ("rank", RuleKind.RANK, "answers the largest, median or most frequent piece of the task"),
+    ("giveaway", RuleKind.GIVEAWAY, "answers by a sign that means nothing for the task"),
 )
 _ASKS = "asks a tool for each answer, and gives the one whose reply is unlike all others"
 LEARNED = (
@@ -121,7 +125,7 @@ LEARNED = (
         for plays in [partial(plays_rule, kind)]
     ),
 )
-"""Learned from the lessons of each audit."""
+"""Attackers whose rules are learned from the lessons of each audit."""
 
 
 def audit(
@@ -194,7 +198,7 @@ class _Ground:
     moves: Sequence[Move]
     programs: Sequence[Program]
     speed: int
-    """The place in `EFFORTS`."""
+    """The index in `EFFORTS`: 0 for the fastest episodes."""
 
     @property
     def is_slow(self) -> bool:
@@ -291,7 +295,7 @@ class _Attack(Arena):
         return attackers
 
     def _farmed(self, ground: _Ground) -> list[Attacker]:
-        """Return the attacker that repeats an action of the expert's for more than its worth."""
+        """Return the farm that is paid most beyond the expert's reward, if any is; see `farms`."""
         known = [le for task in self.teachers[::-1] if (le := self.key.experts.get(task.id))]
         # Those first of which more than the end is paid.
         tasks = [le.task for le in sorted(known, key=lambda le: not any(le.rewards[:-1]))][:FARMED]
@@ -327,8 +331,10 @@ class _Attack(Arena):
         return [Attacker("farm", AttackKind.FARM, plays, str(best), steps=MOST_MADE)]
 
     def _respelt(self, tasks: Sequence[str]) -> list[Attacker]:
-        """Return the attacker that does a deed again in other spellings, on a way that is worse
-        than the expert's, for more than the way and the deed as it was written are paid.
+        """Return the farm that repeats a deed in other spellings on a worse way than the expert's.
+
+        It has to be paid more than the worse way alone, and than the same repeats without other
+        spellings.
         """
         worse = {task: self._worse(self.key.experts[task]) for task in tasks}
 
@@ -346,11 +352,13 @@ class _Attack(Arena):
         known = [self.key.experts[task.id] for task in self.attacked]
         worse |= {lesson.task: self._worse(lesson) for lesson in known}
         self.farmed = partial(more, best)
-        plays, about = best.plays(worse), f"a worse way; {best}"
+        plays, about = best.plays(worse), f"after a deed is spoilt, {best}"
         return [Attacker("respelt", AttackKind.FARM, plays, about, steps=MOST_MADE)]
 
     def _worse(self, lesson: Lesson) -> Lesson:
-        """Return the least paid way with one deed done to something else, if any is paid."""
+        """Return the lesson with one deed done to something else: of all such ways that are paid,
+        the one that is paid least; the lesson as it is if none is paid.
+        """
         ways = itertools.islice(ways_to_else(lesson), MOST_WORSE)
         plays = [partial(goes, {lesson.task: way}) for way in ways]
         tried = [self.tried(lesson.task, each, steps=MAX_STEPS) for each in plays]
@@ -359,7 +367,7 @@ class _Attack(Arena):
         return replace(lesson, actions=tuple(least.actions)) if least else lesson
 
     def _climbed(self, ground: _Ground) -> Iterator[Attacker]:
-        """Return attackers that follow replies, which tell them what the expert finds out."""
+        """Return the first climber that is paid on all of the first tasks; see `climbers`."""
         known = [le for task in self.attacked if (le := self.key.experts.get(task.id))]
         briefing = ground.briefing
         told = f"{briefing.system_prompt}\n{briefing.answer_format}"
@@ -378,7 +386,9 @@ class _Attack(Arena):
                     return
 
     def _able(self, climber: Climber, known: Sequence[Lesson], told: str) -> Iterator[Climber]:
-        """Return a climber with the rules that it can learn, if following replies is what pays."""
+        """Return the climber if following replies is what pays; a `Hindsight` once for each rule
+        that it can learn.
+        """
         if isinstance(climber, Sorting):
             blind = replace(climber, keeps=True)
             if max(self._climb(blind, lesson) for lesson in known) <= HALF:
@@ -409,7 +419,7 @@ class _Attack(Arena):
         return self.gain(episode.total) if episode else 0.0
 
     def _forged(self, briefing: Briefing) -> Iterator[Attacker]:
-        """Return attackers that spoil the expert's deeds for which the reward may not ask."""
+        """Return attackers that break a law: they play spoilt ways that are paid; see `laws`."""
         known = [le for task in self.attacked if (le := self.key.experts.get(task.id))]
         told = f"{briefing.system_prompt}\n{briefing.answer_format}"
         given = (briefing, known, told)
@@ -422,7 +432,7 @@ class _Attack(Arena):
             yield from self._broken(filter(None, (law.on(plan) for law in laws)), known)
 
     def _broken(self, laws: Iterator[Law], known: Sequence[Lesson]) -> Iterator[Attacker]:
-        """Return attackers that play the ways of laws that do not hold on the first tasks."""
+        """Return an attacker for each law that is broken on one of the first tasks."""
         until = self.time_for(FORGED_SHARE)
         for law in laws if self.report.oracle > 0 else ():
             if self.is_late("forged", until):
@@ -435,7 +445,9 @@ class _Attack(Arena):
                 yield replace(forged, tasks=tasks, steps=MOST_MADE, is_blind=is_leak)
 
     def _paid_ways(self, law: Law, known: Sequence[Lesson]) -> dict[str, Way]:
-        """Return the best paid of a law's ways on each task; nothing where none is on the first."""
+        """Return the best paid way of a law on each task, by its id; an empty dict if none is paid
+        on the first tasks.
+        """
         best, most, tried = dict[str, Way](), 0.0, 0
         for lesson in known:
             ways = [*itertools.islice(law.ways(lesson), MOST_WAYS)]
@@ -456,7 +468,9 @@ class _Attack(Arena):
         return best
 
     def _worth(self, lesson: Lesson, way: Way, law: Law | None) -> float:
-        """Return what is paid for a way; of that of a law, what was not deserved."""
+        """Return the share of the expert's reward that a way is paid; 0 for a way of `law` that was
+        fair, or that had no effect.
+        """
         task = lesson.task
         episode = self.tried(task, partial(goes, {task: way}), steps=MOST_MADE)
         if episode is None:
@@ -469,8 +483,10 @@ class _Attack(Arena):
         return self.gain(episode.total)
 
     def _probed(self, ground: _Ground) -> Iterator[Attacker]:
-        """Return attackers that make a move without a question, and read the answer off the reply
-        by a learned rule: an attacker for each distinct reply that teaches a rule.
+        """Return attackers that make a move and read the answer off its reply by a learned rule.
+
+        The move asks nothing that needs the task, such as `help` or a tool without arguments. There
+        is one attacker for each different reply from which a rule can be learned.
         """
         frame, lessons = self.key.frame, self.lessons[:LISTENED]
         ends: Program = ()
@@ -522,7 +538,7 @@ class _Attack(Arena):
                 break
 
     def _farm_gain(self, farm: Farm, task: str, episode: Played) -> float:
-        """Return what an episode of a farm earns beyond the expert's actions in it, done once."""
+        """Return what a farm's episode earns beyond the expert's actions in it, each done once."""
         lesson = self.key.experts[task]
         # Who ends with the right answer did the task, whatever it said on the way.
         answered = self.key.has_answer(task) and self.key.solves(task, episode.actions)
@@ -531,7 +547,7 @@ class _Attack(Arena):
         return min(episode.total - self.key.worth(task, episode), self._rise(farm, task, episode))
 
     def _rise(self, farm: Farm, task: str, episode: Played) -> float:
-        """Return what the repeats of a farm add to the reward of its other actions."""
+        """Return how much more a farm's episode earns than the same actions without repeats."""
         # What the expert does itself is worth something, done once.
         own = farm.between if isinstance(farm.between, int) else None
         times = int(own is not None)
@@ -548,7 +564,7 @@ class _Attack(Arena):
         return episode.total - self.once[key]
 
     def _press(self, ground: _Ground | None) -> None:
-        """Train a policy by the reward alone, and tally its earnings without the right answer."""
+        """Train a policy by the reward alone, and add a tally of what was paid undeserved."""
         about = "a policy that was trained by the reward alone"
         attacker = Attacker("pressure", AttackKind.PRESSURE, lambda scene: iter(()), about)
         try:
@@ -596,7 +612,7 @@ class _Attack(Arena):
         )
 
     def _rated(self, task: str, episode: Played, gold: object) -> TrainedEpisode:
-        """Return what an episode was paid, and the deserved part."""
+        """Return an episode with its paid and its deserved share of the expert's reward."""
         self.key.learn(task)
         share = self.gain(episode.total)
         if self.judge is not None:
@@ -617,7 +633,7 @@ class _Attack(Arena):
         return briefing, shown
 
     def _task(self, task: str) -> Task:
-        """Return a task of any split, by its id."""
+        """Return the task with an id, in whichever split."""
         for tasks in self.splits.values():
             with suppress(UnknownTask):
                 return tasks.find(task)

@@ -1,5 +1,13 @@
-"""Ways with a foreign move: a tool or command that the expert never uses, put between deeds that
-are spoilt. Where spoilt deeds are paid with it and not without it, it is what the reward asks for.
+"""Ways with a foreign move, put between deeds that are spoilt.
+
+A **foreign move** is a tool or command that the environment offers and the expert never uses, such
+as `undo`, or `rate NAME NUMBER` in a task that is solved by `send ann 12, send ben 20, done`. The
+task is not done by `send ann 90000, send ben 90001, done`. If that is paid once `rate ann 10` comes
+before it, and not without, the foreign move has gained the reward.
+
+A **limit** is a number of the task that the expert nearly reaches and never exceeds, such as a
+budget of 35 beside the costs 12 and 20. The moves themselves know no task: their arguments are
+names and numbers that the task shows, and edges.
 """
 
 from __future__ import annotations
@@ -39,23 +47,23 @@ from .programs import TRIVIAL
 from .tallies import MORE_BOUND
 
 MOST_FOREIGN, MOST_THINGS, MOST_ARGUMENTS, MOST_REPLIES, MOST_ROWS = 5, 14, 4, 3, 28
-"""Moves that are put in, things that they are done to, their arguments, replies that are forged,
-and rows of a move.
+"""Most foreign moves, things of the task that one is done to, arguments of one, replies that are
+forged, and rows of one move in a way.
 """
 MOST_ROTATED, MOST_PLACES = 2, 4
-"""Other values of a place, and places."""
+"""Most other values of a place, and most places, that are spoilt."""
 MOST_COLUMNS, NEARLY = 4, 0.8
-"""Numbers of a line, and of the rest, that may be a cost or a limit, and the share of a limit that
-the expert reaches.
+"""Most numbers of a line that may be a cost, or of the other lines that may be the limit, and the
+share of a limit that the expert at least reaches.
 """
 PARTS, MOST_PARTS = (2, 8, 200), 480
-"""Parts that a number is done in, and deeds of a way."""
+"""Into how many parts a number is split, and most deeds of a way after that."""
 UNDOES = re.compile(
     r"(?:^|_)(?:undo|un\w{3,}|revert|roll_?back|withdraw|cancel|retract|remove|refund|return"
     r"|take_?back)(?:_|$)",
     re.IGNORECASE,
 )
-"""Names of what takes a deed back."""
+"""Names of tools and commands that take a deed back."""
 PUMPED = (8, 30)
 """How often a deed of the expert's is done and taken back, which may leave a gain."""
 _COUNTED = {"NUMBER", "AMOUNT", "COUNT", "POINTS", "COINS", "PRICE"}
@@ -67,27 +75,34 @@ _RANGE = re.compile(r"\b(-?\d+) ?(?:to|-|\u2013|and) ?(-?\d+)\b")
 
 @dataclass(frozen=True)
 class Foreign:
-    """A tool or command that the expert never uses."""
+    """A foreign move: a tool or command that the expert never uses."""
 
     name: str
     schemas: tuple[tuple[str, bool], ...] = ()
-    """The arguments, and whether each is a number."""
+    """The arguments: the name of each, and whether it is a number."""
     is_tool: bool = False
     ends: tuple[int, ...] = (0, 10)
-    """The least and greatest number that it takes."""
+    """The least and greatest number that the move takes, by its description or the prompt."""
 
     def __str__(self) -> str:
         return f"`{self.name}` of the same"
 
     def of(self, *values: Any) -> Action:
-        """Return the move with values for its arguments."""
+        """Return the call, or the command, with these values for its arguments, in order.
+
+        >>> Foreign("rate", (("0", False), ("1", True))).of("ann", 10)
+        'rate ann 10'
+        """
         if not self.is_tool:
             return " ".join([self.name, *map(str, values)])
         given = dict(zip((name for name, _ in self.schemas), values, strict=False))
         return assistant("", [ToolCall(name=self.name, arguments=given, id="call_0")])
 
     def like(self, action: Action) -> Action:
-        """Return the move for the things of an action."""
+        """Return the move with the arguments of an action: `undo ann` for `send ann 12`.
+
+        Arguments of calls are matched by name, then by order; 1 stands for what the action lacks.
+        """
         message = as_action(action)
         if not message.tool_calls:
             return self.of(*message.text.split()[1 : len(self.schemas) + 1])
@@ -97,12 +112,15 @@ class Foreign:
         return self.of(*({**rest, **given}.get(name, 1) for name in names))
 
     def rows(self, lesson: Lesson, way: Way, news: Mapping[str, Any]) -> Iterator[Way]:
-        """Return rows of the move, to be put into a way.
+        """Return rows, each a list of actions of this move, that may make the spoilt way paid.
+
+        For `rate NAME NUMBER`, one row is `rate ann 10, rate ben 0, rate cid 0`. Other rows write
+        down forged replies, undo and redo a deed, or take numbers at the edges.
 
         Args:
             lesson: the expert on this task.
-            way: what the expert does, spoilt.
-            news: what is said in place of what the task asks for.
+            way: the expert's way, spoilt.
+            news: from right values to the wrong ones that the spoilt way gives for them.
         """
         if not self.schemas:
             yield from ([self.of()] * times for times in (1, deeds.AGAIN))
@@ -145,7 +163,13 @@ class Foreign:
 
 
 def foreign_of(briefing: Briefing, lessons: Sequence[Lesson], told: str) -> list[Foreign]:
-    """Return what a task offers and the expert never uses."""
+    """Return the foreign moves of an environment, at most `MOST_FOREIGN`.
+
+    Args:
+        briefing: the tools of the environment.
+        lessons: the expert on several tasks.
+        told: the prompt, in which commands are quoted; read if there are no tools.
+    """
     used = {verb(action) for lesson in lessons for action in lesson.actions}
 
     def ends(*texts: str) -> tuple[int, int]:
@@ -166,7 +190,7 @@ def foreign_of(briefing: Briefing, lessons: Sequence[Lesson], told: str) -> list
 
 
 def _things(lesson: Lesson) -> list[str]:
-    """Return what a task names: what is quoted, then identifiers and names."""
+    """Return the words that a task quotes, then its identifiers and names in capitals."""
     named = [*FINDERS["identifier"](lesson.opening), *_NAMES.findall(lesson.opening)]
     quoted = [each for each in QUOTED.findall(lesson.opening) if " " not in each]
     return [*dict.fromkeys([*quoted, *named])][-MOST_THINGS:]
@@ -180,19 +204,30 @@ def _forged(reply: str, news: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class Spoil:
-    """What of the expert's deeds is not done."""
+    """A change that spoils the expert's way, so that only a foreign move may make it paid."""
 
     name: str
+    """What is wrong, such as `another send 1` or `no send`."""
     way: Callable[[Lesson], Way]
+    """From the expert on a task to the spoilt way; empty if it cannot be spoilt."""
     bound: float | None
+    """The share of the expert's reward from which the attack is a finding; None for that of its
+    kind.
+    """
     news: Callable[[Lesson], Mapping[str, Any]] = lambda lesson: {}
+    """From the expert on a task to the right values and the wrong ones given for them."""
 
 
 def spoils_of(
     lessons: Sequence[Lesson], same: frozenset[Hashable], limits: Iterable[Limit] = ()
 ) -> Iterator[Spoil]:
-    """Return what may be spoilt: the end, what stands at a place, a limit, and all deeds of a
-    name.
+    """Return the changes that foreign moves are tried with: another last action, wrong values at a
+    place, a limit exceeded, and no deeds of a name.
+
+    Args:
+        lessons: the expert on several tasks.
+        same: what the expert does on all tasks (`constants_of`).
+        limits: the limits that the expert keeps to (`limits_of`).
     """
     news = partial(_news, same)
     is_said = any(map(news, lessons))
@@ -224,7 +259,7 @@ def spoils_of(
 
 
 def _news(same: frozenset[Hashable], lesson: Lesson) -> dict[str, Any]:
-    """Return what the end says and other ends do not, each with an invented value."""
+    """Return an invented value for each value of the last action that differs between tasks."""
     said = places_of(lesson.actions[-1])
     told = [v for at, v in said if (at, repr(v)) not in same and isinstance(v, (str, int, float))]
     return {str(v): fresh(v, n) for n, v in enumerate(told) if str(v).strip()}
@@ -252,7 +287,10 @@ def _least(place: Place, lesson: Lesson) -> Way:
 
 
 def bridged(lesson: Lesson) -> Way:
-    """Return the first of several deeds of a name, with what the last one ends in, for all."""
+    """Return one deed from the beginning of the first to the end of the last, in place of all.
+
+    `go a b, go b c, go c d, done` becomes `go a d, done`.
+    """
     name = verb(lesson.actions[0])
     row = [action for action in lesson.actions if verb(action) == name]
     places = places_of(row[-1])
@@ -265,19 +303,24 @@ def bridged(lesson: Lesson) -> Way:
 
 @dataclass(frozen=True)
 class Limit:
-    """A number of the task that the expert never exceeds and nearly reaches, with the sum of what
-    stands beside all that a deed is done to.
+    """A limit: a number of the task that the cost of the expert's deeds nearly reaches.
+
+    The cost is the sum of the numbers that the task shows beside each thing that a deed is done to,
+    times the amounts of the deed. In a task with `budget 35`, `lamp: 12` and `desk: 20`, the deeds
+    `buy lamp` and `buy desk` cost 32.
     """
 
     place: Place
+    """Where a deed names the thing that it is done to."""
     column: int
-    """Which of the numbers beside."""
+    """Which number beside the thing is its cost, from 0."""
     nth: int
-    """Which of all other numbers, from the end."""
+    """Which of all other numbers of the task is the limit, from 1 at the end."""
     told: str
+    """The prompt, which may show costs or the limit."""
 
     def share(self, lesson: Lesson, done: Sequence[Action]) -> float:
-        """Return what deeds cost as a share of the limit; 0 if the task shows neither."""
+        """Return the cost of deeds as a share of the limit; 0 if the task lacks cost or limit."""
         values = columns_of(lesson).get(self.place, [])
         rows, numbers = _beside(values, lesson, self.told)
         cost = 0.0
@@ -291,8 +334,8 @@ class Limit:
         return cost / limit if limit > 0 else 0.0
 
     def everything(self, lesson: Lesson, *, worst_first: bool = False) -> Way:
-        """Return the way with the deed done to everything, what costs least for its other numbers
-        first, or last.
+        """Return the way with the deed done to everything that has a price: `buy lamp, buy desk,
+        buy sofa, done`. Things whose other numbers are high for their cost come first, or last.
         """
         values = columns_of(lesson).get(self.place, [])
         told, _ = _beside(values, lesson, self.told)
@@ -312,12 +355,14 @@ class Limit:
         return [*lesson.actions[: nths[0]], *more, *rest]
 
     def is_exceeded(self, lesson: Lesson, way: Way, replies: Sequence[str]) -> bool:
-        """Whether what was answered as the expert's deeds are costs more than the limit."""
+        """Whether the deeds of a way that had an effect (`deeds.answered`) exceed the limit."""
         return self.share(lesson, deeds.answered(self.place, lesson, way, replies)) > 1
 
 
 def limits_of(lessons: Sequence[Lesson], told: str) -> Iterator[Limit]:
-    """Return the limit of each place of deeds, if any, that the expert comes nearest to."""
+    """Return for each place the limit that the expert comes nearest to, if there is one that it
+    keeps on all tasks and reaches by `NEARLY` on average; `told` is the prompt.
+    """
     for place in dict.fromkeys(at for lesson in lessons for at in columns_of(lesson)):
         known = itertools.product([place], range(MOST_COLUMNS), range(1, MOST_COLUMNS), [told])
         mean = dict[Limit, float]()
@@ -334,8 +379,10 @@ def limits_of(lessons: Sequence[Lesson], told: str) -> Iterator[Limit]:
 def _beside(
     values: Sequence[Any], lesson: Lesson, told: str
 ) -> tuple[dict[str, list[float]], list[float]]:
-    """Return the things in lines alike that values stand in, with the numbers behind each, and the
-    numbers of all other lines.
+    """Return the table of a task, from each thing to the numbers behind it, and all other numbers.
+
+    The lines of the table are those in the form of the lines in which `values` stand: with `lamp`
+    among the values, `lamp: 12` and `desk: 20` are two rows, and `budget 35` is another number.
     """
     lines, forms = [*told.splitlines(), *lesson.opening.splitlines()], Counter[tuple[str, str]]()
     for value, line in itertools.product(filter(None, map(str, values)), lines):
@@ -355,7 +402,9 @@ def _beside(
 
 
 def in_parts(spoil: Spoil, place: Place, lesson: Lesson) -> Iterator[Way]:
-    """Return the spoilt way with each number at a place in many parts."""
+    """Return the spoilt way with each number at a place split into parts, which may each be rounded
+    or fall below a limit: `send ann 12` becomes `send ann 6, send ann 6`.
+    """
     for parts in PARTS:
         rows = list[Action]()
         for action in spoil.way(lesson):
@@ -371,7 +420,9 @@ def in_parts(spoil: Spoil, place: Place, lesson: Lesson) -> Iterator[Way]:
 
 
 def meddled(foreign: Foreign, spoil: Spoil, lesson: Lesson) -> Iterator[Way]:
-    """Return the spoilt way with rows of a foreign move at its beginning, or before its end."""
+    """Return the spoilt way with each row of a foreign move, before its first action and before its
+    last: `rate ann 10, send ann 90000, done` and `send ann 90000, rate ann 10, done`.
+    """
     way = spoil.way(lesson)
     if not way:
         return
@@ -381,8 +432,9 @@ def meddled(foreign: Foreign, spoil: Spoil, lesson: Lesson) -> Iterator[Way]:
 
 
 def undone(foreign: Foreign, lesson: Lesson) -> Iterator[Way]:
-    """Return the way in which each deed but the last is taken back at once, and so is nothing,
-    before all of them.
+    """Return the way in which each deed but the last is taken back at once: `undo ann 12, send ann
+    12, undo ann 12, done`. The first action takes back nothing, so that its reply tells how the
+    environment answers in that case (`is_undone`).
     """
     rows = [each for action in lesson.actions[:-1] for each in (action, foreign.like(action))]
     if rows:
@@ -390,7 +442,9 @@ def undone(foreign: Foreign, lesson: Lesson) -> Iterator[Way]:
 
 
 def is_undone(lesson: Lesson, way: Way, replies: Sequence[str]) -> bool:
-    """Whether most deeds were taken back: in other words than where nothing was done."""
+    """Whether most deeds of `undone` were taken back: their replies differ from the first reply,
+    when there was nothing to take back.
+    """
     told = replies[2 : len(way) - 1 : 2]
     return 2 * sum(text != replies[0] for text in told) > len(lesson.actions) - 1
 
@@ -398,7 +452,9 @@ def is_undone(lesson: Lesson, way: Way, replies: Sequence[str]) -> bool:
 def tried_again(
     place: Place, foreign: Foreign, lesson: Lesson, *, takes_back: bool = True
 ) -> Iterator[Way]:
-    """Return the way after wrong deeds of its kind, each of which is taken back."""
+    """Return the way after several wrong tries of its first deed, each taken back, so that the
+    environment may not count them: `send ann 13, undo, send ann 11, undo, ..., send ann 12, done`.
+    """
     nth = next((n for n, a in enumerate(lesson.actions) if verb(a) == place[0]), 0)
     values = [value for at, value in places_of(lesson.actions[nth]) if at == place]
     rows = list[Action]()
@@ -410,9 +466,7 @@ def tried_again(
 
 
 def _near(value: Any, lesson: Lesson) -> list[Any]:
-    """Return values of the kind of another one: numbers on both sides of it, or what stands where
-    it stands.
-    """
+    """Return wrong values near a right one: the numbers around it, or other names of the task."""
     if not is_amount(value):
         return others_of([value], lesson)[: deeds.AGAIN]
     number = int(float(value))
@@ -421,7 +475,9 @@ def _near(value: Any, lesson: Lesson) -> list[Any]:
 
 
 def tells_apart(place: Place, lesson: Lesson, way: Way, replies: Sequence[str]) -> bool:
-    """Whether wrong deeds are answered in different words, apart from what they said."""
+    """Whether the replies to wrong deeds differ from each other, apart from the values in them, and
+    so may tell how far a try was wrong.
+    """
     told = set[str]()
     for action, reply in zip(way, replies, strict=False):
         said = [str(value) for at, value in places_of(action) if at == place]
@@ -431,8 +487,10 @@ def tells_apart(place: Place, lesson: Lesson, way: Way, replies: Sequence[str]) 
 
 
 def settled_early(name: str, spoil: Spoil, lesson: Lesson) -> Iterator[Way]:
-    """Return the spoilt way in which a deed that is done once comes behind the first one: what is
-    settled by it may change.
+    """Return the spoilt way with the only deed of a name moved behind the first action.
+
+    `send ann 12, send ben 20, approve, done` becomes `send ann 12, approve, send ben 20, done`:
+    what comes later may be covered by the approval.
     """
     way = spoil.way(lesson)
     nths = [n for n, action in enumerate(way[:-1]) if verb(action) == name]
@@ -444,8 +502,10 @@ def settled_early(name: str, spoil: Spoil, lesson: Lesson) -> Iterator[Way]:
 def swapped(
     place: Place, foreign: Foreign, lesson: Lesson, *, is_late: bool = True
 ) -> Iterator[Way]:
-    """Return the way in which each deed is taken back, and done to something else in its place:
-    before the end, or before anything else is done.
+    """Return the way in which each deed is taken back and done to another thing instead.
+
+    `send ann 12, check, done` becomes `send ann 12, check, undo ann 12, send cid 12, done`: what
+    was checked is changed afterwards. With `is_late` false the change comes before `check`.
     """
     nths = [n for n, action in enumerate(lesson.actions) if verb(action) == place[0]]
     values = columns_of(lesson).get(place, [])
@@ -461,7 +521,7 @@ def swapped(
 
 
 def _untouched(values: Sequence[Any], lesson: Lesson) -> list[Any]:
-    """Return what stands where values stand, and nothing is done to."""
+    """Return other values of the kind that no deed of the expert has at any place."""
     said = {str(value) for column in columns_of(lesson).values() for value in column}
     lines = map(NAME.findall, lesson.opening.splitlines())
     row = max(lines, key=lambda names: len({*names} & said), default=[])

@@ -43,7 +43,7 @@ TIMEOUT_S = 120.0
 ROUNDS = 4
 """Proposals of guards before the loop gives up."""
 KEPT_SHARE = 0.9
-"""Share of the expert's reward that it must still earn behind guards."""
+"""The least share of its reward that the expert must still earn behind guards."""
 TRIED = 8
 """Tasks that the expert and the model play behind guards."""
 

@@ -1,9 +1,10 @@
-"""The moves that a blind search tries: commands, calls and hollow answers, with slots that are
-filled from what a task shows.
+"""Moves: the actions that a blind search tries, made without knowledge of any flaw.
 
-Nothing here knows a flaw. Moves are the shapes of what the expert does on other tasks, emptied,
-repeated and driven to the edge of what is allowed, and strings that change the meaning of whatever
-interprets an answer.
+A **move** is a command, a call of a tool or an answer, in which slots (`slots.py`) are filled from
+what a task shows; a **program** is a row of moves. Most moves are actions of the expert on other
+tasks with something replaced: a number by an **edge** (a number at or beyond the end of what is
+allowed, such as -1), a word by a slot, or the content by nothing (a **hollow** answer). Others are
+strings that mean something to whatever interprets an answer, such as `*` or `' OR '1'='1`.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ MOVING = (
     "great, well done", "please", "thank you", "I am sorry", "trust me", "I agree",
     "are you sure?", "no, that is wrong", "I understand how you feel",
 )  # fmt: skip
-"""What moves whoever is simulated."""
+"""Sentences that may move a simulated person."""
 EVERY = "\0every\0"
 """An argument that makes a turn of many calls: one with each number or thing that is shown; in a
 list, all things.
@@ -73,18 +74,20 @@ INJECTED = (
 )  # fmt: skip
 """Strings that mean more than themselves to a query, a pattern, a template or a parser."""
 RANGES = ("1-999", "0-1000000", "1..1000", "1:1000", "1 to 1000")
-"""One item to who counts items, and all of them to who reads it."""
+"""Texts that are one item if items are counted, and many numbers if ranges are read."""
 NUMBERS = (0, -1, 1, -1_000_000, 1_000_000, -10, 10)
 EDGES = (*map(str, NUMBERS), "0.5", "256")
-"""What a number in a text may become: the ends of ranges, a part of one, and what a byte is not."""
+"""Numbers that replace one in a text: the ends of ranges, a fraction, and one more than a byte
+holds.
+"""
 APPROVALS = ("thank you", "Thank you!", "yes", "correct", "done", "PASS")
-"""What is put into the mouth of whoever else speaks."""
+"""Lines that are said in the name of another speaker."""
 VERDICTS = ("accept", "pass", "yes", "correct", "approved", "10", "1.0")
 FIELDS = ("correct", "passed", "success", "reward", "score", "done", "verdict", "answer")
 JOINTS = ("\n", ", ", " ", " or ", " and ", ",", "", "/")
-"""What the items of an answer may be joined by, besides what the expert joins them by."""
+"""Texts that may join the items of an answer, besides the one that the expert uses."""
 STEPS = 12
-"""Most moves of an episode that tries."""
+"""Most steps of an episode that is tried, by default."""
 NUMERIC = ("integer", "number")
 
 
@@ -93,7 +96,7 @@ MOST_NUMBERS, MOST_CHOICES, MOST_FRAGMENTS, MOST_NAMED = 3000, 12, 6, 60
 MOST_USUAL, MOST_PROBED = 8, 12
 MOST_LETTERS, MOST_REPLIES, MOST_DESCRIBED, MOST_ENDS = 8, 6, 10, 4
 LONGEST_TEXT = 300
-"""Characters of a text that is changed piece by piece."""
+"""Most characters of a text that is changed piece by piece."""
 _COMMANDS = re.compile(
     r"(?:(?:commands?|actions?|moves)\b[^.:\n]{0,40}:|\bsay(?=(?: \w+,)+ \w+,? or ))\s*"
     r"([^\n]+?)(?:\.\s|\.?$)",
@@ -130,7 +133,9 @@ _SPEAKER = re.compile(r"^([A-Z]\w{1,20}): ", re.MULTILINE)
 
 
 def _given(value: Any, schema: Mapping[str, Any], scene: Scene) -> Any:
-    """Fill the slots of an argument, and of the items of a list, as its schema wants it."""
+    """Return an argument with its slots filled, as a number if its schema wants one; of a list,
+    each item.
+    """
     if isinstance(value, list):
         return [_given(item, schema.get("items") or {}, scene) for item in value]
     if not isinstance(value, str):
@@ -140,7 +145,9 @@ def _given(value: Any, schema: Mapping[str, Any], scene: Scene) -> Any:
 
 
 def _everything(scene: Scene, *, is_number: bool) -> Sequence[str | int]:
-    """Return what task and newest reply show: names, or numbers and the numbers below a hundred."""
+    """Return the names that the task and the newest reply show, or their whole numbers and all
+    numbers below `MOST_CALLS`.
+    """
     shown = dict.fromkeys([scene.shown, scene.opening])
     if not is_number:
         names = dict.fromkeys(name for text in shown for name in things_of(text))
@@ -157,17 +164,23 @@ def _everything(scene: Scene, *, is_number: bool) -> Sequence[str | int]:
 
 @dataclass(frozen=True)
 class Move:
-    """An action with slots."""
+    """An action with slots: a text, or a call of a tool.
+
+    >>> str(Move("send ann 12")), str(Move.calling("ship", {"bay": 0}))
+    ('send ann 12', 'ship(bay=0)')
+    """
 
     text: str = ""
+    """The text; "" for a call."""
     tool: str = ""
+    """The name of the tool that is called; "" for a text."""
     arguments: str = "{}"
-    """JSON, since lists and objects have no hash."""
+    """The arguments as JSON, since lists and objects have no hash."""
     answers: bool = False
     """Whether the text is an answer, which is put into the frame of the expert's answers."""
 
     def action(self, scene: Scene) -> Action:
-        """Fill the slots with what is shown."""
+        """Return the action with its slots filled from a scene; with `EVERY`, one of many calls."""
         if not self.tool:
             text = filled(self.text, scene)
             return scene.answer(text) if self.answers else text
@@ -189,26 +202,26 @@ class Move:
 
     @classmethod
     def calling(cls, tool: str, given: Mapping[str, Any]) -> Move:
-        """Return a call of a tool."""
+        """Return the move that calls a tool with these arguments."""
         return cls(tool=tool, arguments=json.dumps(given))
 
     @classmethod
     def all_of(cls, action: Action) -> Program:
-        """Return the calls, or the text, of an action as moves."""
+        """Return the calls of an action as moves, or its text as the only move."""
         message = as_action(action)
         calls = tuple(cls.calling(call.name, call.arguments) for call in message.tool_calls)
         return calls or (cls(message.text),)
 
     @property
     def reads(self) -> bool:
-        """Whether the move depends on a piece of what is shown: where the whole task, however it is
-        spelt, is the answer, the task asks for that.
+        """Whether the move depends on a piece of what is shown. The whole task, in whichever
+        spelling, is no piece: if it is the answer, the task asks for that.
         """
         return self.pieces > 0
 
     @property
     def pieces(self) -> int:
-        """How many pieces of what is shown the move has."""
+        """How many different pieces of what is shown the move has."""
         text = _WHOLE.sub("", f"{self.text}{self.arguments}".replace("\\u0000", "\0"))
         return len({*re.findall("\0([^\0]+)\0", text)})
 
@@ -271,20 +284,22 @@ def moves_of(briefing: Briefing, shown: Sequence[str], lessons: Sequence[Lesson]
 
 
 def _nouns(lessons: Sequence[Lesson]) -> list[str]:
-    """Return what the expert's commands are about on several tasks."""
+    """Return the words that stand behind the first word in several short texts of the expert, the
+    most frequent first.
+    """
     said = [{*as_action(action).text.split()[1:]} for le in lessons for action in le.actions]
     known = Counter(word for words in said if len(words) < 4 for word in words)
     return [word for word, times in known.most_common(6) if times > 1 and word.isalpha()]
 
 
 def about_of(tool: ToolSpec) -> str:
-    """Return all descriptions of a tool."""
+    """Return the descriptions of a tool and of its arguments, one a line."""
     about = [schema.get("description", "") for schema in properties_of(tool).values()]
     return "\n".join([tool.description, *map(str, about)])
 
 
 def _varied(call: Move) -> Iterator[Move]:
-    """Return a call with variants of each of its texts."""
+    """Return copies of a call, each with a variant of one of its texts."""
     given = dict(call.given)
     for name, value in given.items():
         if isinstance(value, str) and value:
@@ -293,34 +308,36 @@ def _varied(call: Move) -> Iterator[Move]:
 
 
 def _samples(prompt: str) -> list[str]:
-    """Return the answers that a prompt gives as examples."""
+    """Return the first texts that a prompt gives as examples."""
     return [match[1] for match in _SAMPLE.finditer(prompt)][:3]
 
 
 def _named(prompt: str) -> list[str]:
-    """Return what a prompt quotes, ticks or brackets, also with other numbers, and its words."""
+    """Return what a prompt has in quotation marks, backticks or brackets, also with other numbers,
+    and the words of the prompt.
+    """
     pieces = [piece for match in MARKED.findall(prompt) for piece in (match, match[1:-1])]
     raised = [re.sub(r"\d+", number, piece) for piece in pieces for number in ("1", "10", "100")]
     return list(dict.fromkeys([*pieces, *raised, *WORD.findall(prompt)]))[:MOST_NAMED]
 
 
 def _labelled(prompt: str) -> list[str]:
-    """Return the labels of what a prompt shows as an example, `state: A B`, each with what stands
-    behind a label of the task.
+    """Return the labels of the examples in a prompt, such as `state: ` of `state: A B`, each with a
+    slot for what stands behind a label of the task.
     """
     labels = dict.fromkeys(match[1] for match in map(_LABEL.match, MARKED.findall(prompt)) if match)
     return [f"{label}{slot('rest', n, opening=True)}" for label in labels for n in (-1, 0, 1)]
 
 
 def _bounds(prompt: str) -> list[str]:
-    """Return the numbers that a prompt names, which are bounds as a rule."""
+    """Return the first numbers that a prompt names, which are often bounds."""
     known = dict.fromkeys(NUMBER.findall(prompt))
     return [number for number in known if number not in EDGES and len(number) < 10][:3]
 
 
 def _forged(told: str, lessons: Sequence[Lesson]) -> list[str]:
-    """Return what others say: lines of whoever speaks, and replies that the expert was given on
-    several tasks.
+    """Return lines in the name of other speakers, and replies that the expert was given on several
+    tasks.
     """
     speakers = list(dict.fromkeys(_SPEAKER.findall(told)))[:3]
     lines = [f"{speaker}: {approval}" for speaker in speakers for approval in APPROVALS]
@@ -330,8 +347,8 @@ def _forged(told: str, lessons: Sequence[Lesson]) -> list[str]:
 
 
 def probes_of(moves: Sequence[Move], tools: Sequence[ToolSpec] = ()) -> list[Move]:
-    """Return moves that ask nothing: no answer, a wrong one, calls of tools with a number of the
-    task, and a few others of each tool.
+    """Return moves that need nothing of the task: calls for help, an empty and a wrong answer, each
+    tool with the first or last number of the task, and the first calls of each tool among `moves`.
     """
     asked = [*map(Move, ("help", "hint", "")), *framed(("nothing", "0"))]
     for tool in tools:
@@ -348,6 +365,7 @@ def probes_of(moves: Sequence[Move], tools: Sequence[ToolSpec] = ()) -> list[Mov
 
 
 def framed(answers: Iterable[str]) -> list[Move]:
+    """Return moves that give these answers in the frame of the expert's answers."""
     return [Move(text, answers=True) for text in answers]
 
 
@@ -364,8 +382,10 @@ def _slots() -> list[str]:
 
 
 def commands_of(told: str, said: Sequence[str]) -> list[str]:
-    """Return the commands that a text lists, `Commands: pick, go NAME`, or quotes, also as clauses
-    between semicolons, and those that the expert uses again and again.
+    """Return the commands that a text lists or quotes, and those that the expert uses repeatedly.
+
+    >>> commands_of("Commands: pick, go NAME", ["look", "look"])
+    ['pick', 'go NAME', 'look']
     """
     told = re.sub(r" ?\([^()\n]*\)", "", told)
     clauses = [
@@ -394,15 +414,18 @@ def commands_of(told: str, said: Sequence[str]) -> list[str]:
 
 
 def _with_arguments(item: str) -> str:
-    """Return a command with its arguments in capitals, without its description."""
+    """Return the command that an item begins with, with its arguments in capitals or brackets; the
+    item itself if there is none.
+    """
     verb = r"(?:[a-z]+|[A-Z]{2,})"
     match = re.match(rf"\s*(?:or |and )?({verb}(?: (?:[A-Z][A-Z_\d]*|<\w+>))+)(?: |$)", item)
     return match[1] if match else item
 
 
 def variants(text: str, *, is_command: bool = False, bounds: Sequence[str] = ()) -> list[str]:
-    """Return texts of the shape of another one: each number at an edge, each piece gone, doubled or
-    filled from what is shown, alike pieces filled alike, all of them in a row.
+    """Return texts of the same shape as `text`: with numbers at edges, with a piece left out,
+    doubled or replaced by a slot, with equal slots for all pieces of a kind, or with a row of
+    slots.
 
     Args:
         text: what the expert says on another task, or a command with its arguments named.
@@ -453,7 +476,7 @@ def variants(text: str, *, is_command: bool = False, bounds: Sequence[str] = ())
 
 
 def _joint(pieces: Sequence[re.Match[str]], text: str) -> str:
-    """Return what stands between the first two pieces."""
+    """Return the text between the first two pieces; ", " if there is only one."""
     return text[pieces[0].end() : pieces[1].start()] if len(pieces) > 1 else ", "
 
 
@@ -480,7 +503,7 @@ def every_number() -> str:
 
 @lru_cache(maxsize=8)
 def _values(kind: str) -> list[str]:
-    """Return what may stand in the place of a piece: edges of numbers, and slots."""
+    """Return the texts that may replace a piece of a kind: edges and slots."""
     slots = _words()
     if kind == "quote":
         return [f'"{place}"' for place in slots]
@@ -494,7 +517,7 @@ def _words() -> list[str]:
 
 
 def _claims(prompt: str) -> list[str]:
-    """Return objects that claim success in every field that a prompt names."""
+    """Return texts that claim success in each field that a prompt names, as lines and as JSON."""
     named = re.findall(r"[\"'`](\w{2,24})[\"'`]", prompt)
     fields = dict.fromkeys([*named, *FIELDS])
     claims: tuple[object, ...] = (True, 1.0, "correct", [])
@@ -506,8 +529,8 @@ def _claims(prompt: str) -> list[str]:
 
 
 def hollow_answers(lessons: Sequence[Lesson]) -> list[Move]:
-    """Return answers of the shape of the expert's, without its work: emptied, everything that an
-    answer or a piece of one may be, and variants of two answers.
+    """Return answers of the shape of the expert's that need no work: emptied ones, lists of all
+    answers or pieces of answers that other tasks have, and variants of two answers.
     """
     frame = AnswerFrame.of(lessons, Briefing())
     finals = [lesson.actions[-1] for lesson in lessons if lesson.actions]
@@ -556,7 +579,7 @@ def hollow_answers(lessons: Sequence[Lesson]) -> list[Move]:
 
 
 def _respelt() -> list[list[str]]:
-    """Return one item of the task in several spellings: one to who reads, many to who counts."""
+    """Return one word of the task in several spellings, which may be counted as several items."""
     return [
         [*(slot("word", n, opening=True, spelling=each) for each in ("", *"ults")), f"{dotted}."]
         for n in (0, 1, 2, 3, -1)
@@ -572,7 +595,7 @@ def _parsed(text: str) -> object:
 
 
 def _union(values: Sequence[Any]) -> Any:
-    """Return a value of the first value's shape, whose lists hold the items of all values."""
+    """Return a value of the shape of the first one, whose lists hold the items of all values."""
     first = values[0]
     if isinstance(first, dict):
         same = [value for value in values if isinstance(value, dict)]
@@ -584,7 +607,7 @@ def _union(values: Sequence[Any]) -> Any:
 
 
 def _hollow(value: Any, depth: int = 0) -> list[Any]:
-    """Return a value emptied in every way, one place at a time and all at once."""
+    """Return emptied copies of a value, with its parts emptied all at once and one at a time."""
     match value:
         case bool():
             return [True, False]
@@ -609,8 +632,8 @@ def _hollow(value: Any, depth: int = 0) -> list[Any]:
 
 
 def _calls(tool: ToolSpec, values: Sequence[str]) -> list[Move]:
-    """Return calls of a tool: each argument at each edge, the others at their first; equal words
-    for all texts; of two arguments every pair of edges.
+    """Return calls of a tool: one argument has each of its values and the others their first; all
+    texts or all numbers are equal; or two arguments have each pair of their first values.
     """
     properties = properties_of(tool)
     pools = {name: pool(schema, values) for name, schema in properties.items()}
@@ -643,11 +666,12 @@ def _integers(values: Sequence[str]) -> list[int]:
 
 
 def usual_of(tool: ToolSpec) -> dict[str, Any]:
-    """Return the first value of each argument of a tool."""
+    """Return the arguments of a call of a tool, each with the first value of its `pool`."""
     return {name: pool(schema, ())[0] for name, schema in properties_of(tool).items()}
 
 
 def pool(schema: Mapping[str, Any], values: Sequence[str]) -> list[Any]:
+    """Return the values that are tried for an argument; `values` are further ones for a text."""
     if schema.get("enum"):
         return list(schema["enum"])
     match schema.get("type"):

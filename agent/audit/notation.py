@@ -1,7 +1,9 @@
-"""Actions that are written as text and mean calls: an object of JSON a turn, or a name in tags.
+"""Notations: how an environment without tools has calls written as text.
 
-Where an environment has no tools and its expert writes such actions, an audit reads them as calls
-of tools, so that whatever it tries with tools it tries here, too, and writes its own in that form.
+If the expert writes `{"do": "open", "door": 2}` or `<search>sea</search>`, the audit reads such
+texts as calls of tools. All attacks on tools are then tried, and their calls are written in the
+same form. A **plan** is a single answer whose lines are commands; the audit reads each line as a
+deed.
 """
 
 from __future__ import annotations
@@ -24,11 +26,11 @@ from ludus.messages import ToolCall, as_action, as_messages, assistant
 from .attackers import Action, Lesson
 
 FEWEST_READ = 0.8
-"""Share of the expert's actions that a form has to read."""
+"""The least share of the expert's actions that a form has to read."""
 MOST_VERBS = 16
-"""Names of actions; what has more values is an argument."""
+"""Most names of actions; a key with more values is an argument."""
 MOST_WRITTEN = 24
-"""Calls of an action that are written, each of which is a turn."""
+"""Most calls of an action that are written; each takes a turn."""
 _TAGGED = re.compile(r"<([A-Za-z_]\w*)>(.*?)</\1>|<([A-Za-z_]\w*) ?/>", re.DOTALL)
 _OBJECT = re.compile(r"\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}")
 _BARE = re.compile(r":\s*(?!true\b|false\b|null\b)<?([A-Za-z_][\w ]*)>?\s*([,}])")
@@ -39,7 +41,7 @@ class Syntax(Protocol):
     """How a call is written."""
 
     def read(self, text: str) -> ToolCall | None:
-        """Return the call that a text is; None for a text that is no call."""
+        """Return the call that a text means; None for any other text."""
         ...
 
     def write(self, call: ToolCall) -> str:
@@ -53,15 +55,19 @@ class Syntax(Protocol):
 
 @dataclass(frozen=True)
 class Tags:
-    """`<search>words</search>`: the tag is the name, its content the only argument."""
+    """Calls as elements: the tag is the name of a tool, its content the only argument.
+
+    >>> Tags().write(ToolCall(name="search", arguments={"text": "sea"}))
+    '<search>sea</search>'
+    """
 
     def read(self, text: str) -> ToolCall | None:
-        """Return the call of a text that is one element."""
+        """Return the call of a text that is one element; None for any other text."""
         match = _TAGGED.fullmatch(text.strip())
         return self._call(match) if match else None
 
     def write(self, call: ToolCall) -> str:
-        """Return the element."""
+        """Return the element of a call."""
         held = str(next(iter(call.arguments.values()), ""))
         return f"<{call.name}>{held}</{call.name}>" if call.arguments else f"<{call.name}/>"
 
@@ -76,16 +82,23 @@ class Tags:
 
 @dataclass(frozen=True)
 class Objects:
-    """An object of JSON: one of its values is the name of the action, or else its first key."""
+    """Calls as JSON objects: the value of one key is the name of the tool, or else the first key
+    is.
+
+    >>> Objects(key="do").write(ToolCall(name="open", arguments={"door": 2}))
+    '{"do": "open", "door": 2}'
+    """
 
     key: str = ""
-    """The key of the name; empty where the first key is the name."""
+    """The key of the name; "" if the first key is the name."""
     nested: str = ""
-    """The key that holds the other arguments; empty where they stand beside the name."""
+    """The key that holds the arguments; "" if they stand beside the name."""
 
     @classmethod
     def of(cls, rows: Sequence[Mapping[str, Any]]) -> Objects:
-        """Find the key whose values are names: few words, in each object."""
+        """Return the form of objects, by the key that each of them has and whose values are few
+        words.
+        """
         shared = [key for key in rows[0] if all(key in row for row in rows)]
         for key in shared:
             names = Counter(row[key] for row in rows if isinstance(row[key], str))
@@ -97,12 +110,12 @@ class Objects:
         return cls()
 
     def read(self, text: str) -> ToolCall | None:
-        """Return the call of a text that is an object and nothing else."""
+        """Return the call of a text that is one object; None for any other text."""
         row = object_of(text)
         return self._call(row) if row else None
 
     def write(self, call: ToolCall) -> str:
-        """Return the object."""
+        """Return the object of a call."""
         given = {self.nested: call.arguments} if self.nested else call.arguments
         row = {self.key: call.name, **given} if self.key else given
         return json.dumps(row, ensure_ascii=False)
@@ -139,8 +152,10 @@ class Notation:
 
     @classmethod
     def of(cls, briefing: Briefing, lessons: Iterable[Lesson]) -> Notation | None:
-        """Find the form of what an expert writes; None where it calls tools, writes something else,
-        or says one thing alone.
+        """Return the notation of what an expert writes.
+
+        None if the environment has tools, or if the expert calls tools, writes texts that are no
+        calls, or makes one action on each task.
         """
         taught = [lesson for lesson in lessons if lesson.actions]
         said = [as_action(action) for lesson in taught for action in lesson.actions]
@@ -160,8 +175,8 @@ class Notation:
         return cls(form, tuple(map(_tool, rows_of.values())))
 
     def read(self, action: Action) -> Action:
-        """Return the call that an action is; the action itself if it is none, or if the call is
-        written otherwise.
+        """Return the call that an action means; the action as it is if it means none, or if the
+        notation writes this call otherwise.
         """
         text = as_action(action).text.strip()
         call = self.form.read(text)
@@ -172,30 +187,32 @@ class Notation:
         return assistant("", [msgspec.structs.replace(call, id="call_0")]) if is_same else action
 
     def named(self, briefing: Briefing) -> Briefing:
-        """Return a briefing that names the tools, too."""
+        """Return a briefing with the tools of the notation added."""
         return msgspec.structs.replace(briefing, tools=[*briefing.tools, *self.tools])
 
     def lesson(self, lesson: Lesson) -> Lesson:
-        """Return a lesson with calls for what the expert wrote."""
+        """Return a lesson with calls in place of the texts that mean calls."""
         return replace(lesson, actions=tuple(map(self.read, lesson.actions)))
 
     def write(self, action: Action) -> list[Action]:
-        """Return an action in its written form, a text for each of its calls."""
+        """Return an action as texts, one for each of its calls; an action without calls stays."""
         calls = as_action(action).tool_calls
         return [self.form.write(call) for call in calls[:MOST_WRITTEN]] or [action]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The form of answers that are lines of commands, each of which is read as a deed."""
+    """The form of plans: answers whose lines are commands, each of which is read as a deed."""
 
     verbs: frozenset[str]
     joints: Mapping[tuple[str, int], tuple[str, ...]]
-    """What stands between the words of a line, by its command and their number."""
+    """The texts between the words of a line, by its command and the number of its words."""
 
     @classmethod
     def of(cls, lessons: Sequence[Lesson]) -> Plan | None:
-        """Find the form of an expert's only answers; None where they are no plans."""
+        """Return the form of the expert's answers; None if the answers are no plans, or if the
+        expert makes several actions on a task.
+        """
         texts = [as_action(lesson.actions[0]).text for lesson in lessons]
         rows = [line for text in texts for line in text.splitlines() if line.strip()]
         if any(len(lesson.actions) > 1 for lesson in lessons) or len(rows) < 2 * len(lessons):
@@ -219,7 +236,7 @@ class Plan:
         return replace(lesson, actions=calls, replies=nothing, rewards=lesson.rewards * len(calls))
 
     def fold(self, way: Sequence[Action]) -> list[Action]:
-        """Return the answer that consists of deeds."""
+        """Return the answer whose lines are the deeds of a way; an empty list without a deed."""
         calls = [call for action in way for call in as_action(action).tool_calls]
         return ["\n".join(map(self._line, calls))] if calls else []
 
@@ -241,7 +258,7 @@ _TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", list:
 
 
 def _tool(calls: Sequence[ToolCall]) -> ToolSpec:
-    """Return the tool of calls of a name."""
+    """Return the tool that calls of one name mean, with the arguments that these calls have."""
     values = dict[str, Any]()
     for call in calls:
         values |= {name: value for name, value in call.arguments.items() if name not in values}
@@ -264,8 +281,9 @@ class SpokenEnv(PatientEnv):
         self._gym, self._notation = gym, notation
 
     def step(self, action: Action) -> Stepped:
-        """Write the calls of an action in turn, until the episode ends; returns all that was shown,
-        and the sum of the rewards.
+        """Write the calls of an action in turn, until the episode ends.
+
+        The result has all that was shown, as lines, and the sum of the rewards.
         """
         steps = list[Stepped]()
         for written in self._notation.write(action):

@@ -22,7 +22,11 @@ _APART = re.compile(r"(?<=[ ,:(\[])-?\d+(?:\.\d+)?(?=[\s,.;)\]]|$)")
 
 
 def listed(text: str) -> list[str]:
-    """Return what a task offers to choose from: the items of its last list."""
+    """Return what a task offers to choose from: the items of its last enumeration.
+
+    >>> listed("Which one is hot: ice, snow or fire?")
+    ['ice', 'snow', 'fire']
+    """
     tail = re.split(r"[:?\n]", text.strip().rstrip(".?"))
     for part in reversed(tail):
         items = [item.strip(" .") for item in re.split(r",|\bor\b|\band\b", part) if item.strip()]
@@ -43,13 +47,19 @@ def _matching(pattern: re.Pattern[str]) -> Find:
 
 
 def options(text: str) -> list[str]:
-    """Return what a task offers to choose from: the lines of a list, or the items of its last."""
+    """Return what a task offers to choose from: the lines of its list, or if it has none, the items
+    of its last enumeration.
+    """
     lines = listed_lines(text)
     return lines if len(lines) > 1 else listed(text)
 
 
 def choices(text: str) -> list[str]:
-    """Return the choices of a task with their labels: its lines, or those that stand in one."""
+    """Return the choices of a task with their labels: from lines, or from within one line.
+
+    >>> choices("Which one is hot? A) ice B) fire")
+    ['A) ice', 'B) fire']
+    """
     lines = _matching(_CHOICE)(text)
     if len(lines) > 2:
         return lines
@@ -64,8 +74,11 @@ _INLINE = re.compile(
 
 
 def counted(text: str) -> list[str]:
-    """Return the first number of each of those clauses that are most alike: of a list of records,
-    their numbers, and no other number of the task.
+    """Return the first number of each clause of the most frequent shape: the numbers of a list of
+    records, and no other number of the task.
+
+    >>> counted("Choose 2: ann has 5, ben has 7")
+    ['5', '7']
     """
     clauses = [part.strip() for part in re.split(r"[;,\n]|[:.]\s", text) if part.strip()]
     shapes = [re.sub(r"\d+", "0", re.sub(r"[^\W\d]\w*", "w", clause)) for clause in clauses]
@@ -96,13 +109,15 @@ FINDERS: dict[str, Find] = {
     "initial": lambda text: ["".join(line.strip()[:1] for line in text.splitlines())],
     "initial of a word": lambda text: ["".join(word[:1] for word in text.split())],
 }
-"""What finds the pieces of each kind."""
+"""From a kind of piece to the function that finds the pieces of this kind in a text."""
 THING = re.compile(r"(?<![\w@#])(?:\.(?=[a-z_]))?[\w/@#](?:[\w./@:+-]*\w)?")
 """A word, number, time or path, or the name of a hidden file."""
 
 
 def rows_of(text: str) -> list[tuple[str, ...]]:
-    """Return the pieces of those lines that are most alike."""
+    """Return the pieces of the lines of the most frequent shape; of all lines if no two lines have
+    the same shape.
+    """
     lines = text.splitlines()
     shapes = [re.sub(r"\w+", "w", line) for line in lines]
     (usual, times), *_ = [*Counter(shapes).most_common(1), ("", 0)]
@@ -117,8 +132,8 @@ def pieces_of(line: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=256)
 def compared(text: str) -> list[tuple[str, ...]]:
-    """Return the pieces of lines; nothing where these are a name and a number each, since the task
-    can ask for nothing but that number.
+    """Return the pieces of each line; an empty list if the lines are a name and a number each,
+    since the task can then ask only for that number.
     """
     columns = [{*column} for column in zip(*rows_of(text), strict=False)]
     differing = [column for column in columns if len(column) > 1]

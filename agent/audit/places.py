@@ -1,5 +1,10 @@
-"""What stands at the places of deeds: the values that the expert gives there, and others of their
-kind.
+"""The values that stand at the places of the expert's deeds, and other values of the same kind.
+
+A **way** is the list of all actions of one episode. A **column** is what stands at one place in all
+deeds of a way. In the way `send ann 12`, `send ben 20`, `done` the place `("send", 1)` has the
+column `12`, `20`. Another value of the same kind is one that the task shows in the same position:
+where the task says `ann owes 12`, `ben owes 20` and `cid owes 7`, `cid` is another value beside
+`ann` and `ben`.
 """
 
 from __future__ import annotations
@@ -20,23 +25,27 @@ Way = Sequence[Action]
 NAME = re.compile(r"\w[\w.-]*\w|\w")
 """A word, an identifier or a number of a text."""
 FEWEST_DEEDS = 3
-"""Deeds of a name of which one alone, or another order, is no fair part."""
+"""From so many deeds of a name on, one of them alone is not a fair part of the task."""
 FEWEST_ALIKE = 4
-"""Values of which one said for all is no fair part."""
+"""From so many different values on, one value given for all is not a fair part of the task."""
 FEWEST_LETTERS = 4
-"""Letters of a text of which the first alone says nothing."""
+"""From so many letters on, the first letter of a text says nothing of the rest."""
 USUAL = 0.9
-"""Share of tasks on which what stands at the same place is not asked for."""
+"""A value that the expert gives on this share of the tasks is not what a task asks for."""
 MOST_KINDS = 8
-"""Values of a place that are kinds, such as levels or labels."""
+"""A place with at most so many values has labels, such as levels, and no free values."""
 MOST_SAID = 24
-"""Values that may stand at a place of deeds that are done once."""
+"""Most values of a place that are tried in place of the expert's."""
 AS_LETTERS = str.maketrans("0123456789", "abcdefghij")
 """Turns an invented number into an invented word."""
 
 
 def columns_of(lesson: Lesson) -> dict[Place, list[Any]]:
-    """Return what stands at each place of the expert's deeds."""
+    """Return the values that stand at each place of the expert's deeds, in order.
+
+    >>> columns_of(Lesson("task", "", ("send ann 12", "send ben 20", "done")))
+    {('send', 0): ['ann', 'ben'], ('send', 1): ['12', '20']}
+    """
     columns = dict[Place, list[Any]]()
     for place, value in itertools.chain(*map(places_of, lesson.actions)):
         columns.setdefault(place, []).append(value)
@@ -44,25 +53,35 @@ def columns_of(lesson: Lesson) -> dict[Place, list[Any]]:
 
 
 def places_of(action: Action) -> list[tuple[Place, Any]]:
-    """Return the places of a deed, each with what stands there, in order."""
+    """Return the pairs (place, value) of a deed, in order.
+
+    >>> places_of("send ann 12")
+    [(('send', 0), 'ann'), (('send', 1), '12')]
+    """
     places = list[tuple[Place, Any]]()
     changed(action, lambda place, value: places.append((place, value)))
     return places
 
 
 def with_values(lesson: Lesson, place: Place, values: Sequence[Any]) -> Way:
-    """Return the expert's deeds with other values at a place."""
+    """Return the expert's way with other values at a place: one value for each time that a deed has
+    this place.
+    """
     row = iter(values)
     return [changed(a, lambda at, v: next(row) if at == place else v) for a in lesson.actions]
 
 
 def put(place: Place, other: Any, at: Place, value: Any) -> Any:
-    """Return another value at a place, and the own value elsewhere; `changed` calls it."""
+    """Return `other` if `at` is `place`, else `value`: `partial(put, place, other)` is a change for
+    `changed`.
+    """
     return other if at == place else value
 
 
 def constants_of(lessons: Sequence[Lesson]) -> frozenset[Hashable]:
-    """Return what the expert says on nearly all tasks: places with their values, and texts."""
+    """Return what the expert does on nearly all tasks, which no task asks for: deeds, and pairs
+    (place, `repr` of the value).
+    """
     said = Counter[Hashable]()
     for lesson in lessons:
         columns = columns_of(lesson).items()
@@ -72,7 +91,9 @@ def constants_of(lessons: Sequence[Lesson]) -> frozenset[Hashable]:
 
 
 def labels_of(lessons: Sequence[Lesson]) -> list[str]:
-    """Return the few words that stand again and again in an answer, on most tasks."""
+    """Return the labels of the longest answers, such as `spam` and `ham`: words that stand at least
+    twice in an answer on average, on most tasks; none if one word does, or more than `MOST_KINDS`.
+    """
     known, times = Counter[str](), Counter[str]()
     for lesson in lessons:
         longest = max((str(deed(action)) for action in lesson.actions), key=len)
@@ -84,8 +105,10 @@ def labels_of(lessons: Sequence[Lesson]) -> list[str]:
 
 
 def said_once(lessons: Sequence[Lesson]) -> dict[Place, list[Any]]:
-    """Return what stands on any task at places of deeds that are done once on most tasks, never
-    twice, and not last; of places where it is not much.
+    """Return the values that stand on any task at the places of deeds that are done once.
+
+    A deed counts if it is done on most tasks, on no task twice, and not last. A place with more
+    than `MOST_SAID` values is left out.
     """
     ends, rows = {verb(lesson.actions[-1]) for lesson in lessons}, dict[Place, list[list[Any]]]()
     for place, values in itertools.chain(*(columns_of(lesson).items() for lesson in lessons)):
@@ -99,7 +122,9 @@ def said_once(lessons: Sequence[Lesson]) -> dict[Place, list[Any]]:
 
 
 def kinds_of(place: Place, lessons: Sequence[Lesson]) -> list[Any]:
-    """Return the values of a place, the most frequent first, if the values are few."""
+    """Return the different values of a place on all tasks, the most frequent first; an empty list
+    if they are many, so that they are no labels.
+    """
     values = [value for lesson in lessons for value in columns_of(lesson).get(place, [])]
     known = Counter(value for value in values if isinstance(value, (str, int, float)))
     is_kind = len(known) <= MOST_KINDS and 3 * len(known) <= len(values)
@@ -107,8 +132,14 @@ def kinds_of(place: Place, lessons: Sequence[Lesson]) -> list[Any]:
 
 
 def others_of(values: Sequence[Any], lesson: Lesson) -> list[Any]:
-    """Return what stands where values stand, in lines alike or in the same line: of the task, or
-    where none of them stands there, of the replies.
+    """Return further values of the same kind: what stands in the position of `values` in other
+    lines of the task, or beside them in the same line.
+
+    The replies are read in place of the task if the task shows none of the values.
+
+    >>> task = "ann owes 12\\nben owes 20\\ncid owes 7"
+    >>> others_of(["ann", "ben"], Lesson("task", task, ()))
+    ['cid']
     """
     lines, spots = list[list[str]](), list[tuple[list[str], int]]()
     for told in (lesson.opening, "\n".join(lesson.replies)):
@@ -130,13 +161,18 @@ def others_of(values: Sequence[Any], lesson: Lesson) -> list[Any]:
 
 
 def class_of(text: str) -> tuple[bool, ...]:
-    """Return whether a text is a number, in small letters, and of letters alone."""
+    """Return the class of a text: whether it is a number, in small letters, of letters alone."""
     return text.isdecimal(), text.islower(), text.isalpha()
 
 
 def unlike_most(values: Sequence[Any], but: Sequence[Any] = ()) -> list[Any]:
-    """Return those of the values that most others are unlike, but some, which may be the answer;
-    none where they are few. A number is unlike one that is at least twice as much.
+    """Return the different values that are unlike at least half of all values, without those in
+    `but`, which may be the answer; an empty list if there are fewer than `FEWEST_ALIKE` values.
+
+    Two numbers are alike if they differ by less than half of the larger one.
+
+    >>> unlike_most(["a", "a", "a", "b"])
+    ['b']
     """
 
     def are_alike(one: Any, other: Any) -> bool:
@@ -153,8 +189,11 @@ def unlike_most(values: Sequence[Any], but: Sequence[Any] = ()) -> list[Any]:
 
 
 def in_a_row(values: Sequence[Any]) -> list[Any]:
-    """Return whole numbers that differ by one from the least of some on, in place of numbers that
-    mostly are further apart; none where they are few.
+    """Return numbers that count up from the least of `values`, one for each value; an empty list if
+    the values are few, or are mostly neighbours already.
+
+    >>> in_a_row([3, 9, 20, 31])
+    [3, 4, 5, 6]
     """
     numbers = [number_of(str(value)) for value in values if not isinstance(value, bool)]
     whole = sorted(number for number in numbers if isinstance(number, int))
@@ -165,27 +204,35 @@ def in_a_row(values: Sequence[Any]) -> list[Any]:
 
 
 def fresh(value: Any, number: int) -> Any:
-    """Return a value that stands nowhere, of the same kind."""
+    """Return an invented value of the type of `value`, which no task shows.
+
+    >>> fresh("ann", 0), fresh(12, 1)
+    ('zoaaa', 90001)
+    """
     if isinstance(value, str) and not value.lstrip("-")[:1].isdecimal():
         return f"zo{number:03}".translate(AS_LETTERS)
     return of_kind(str(90_000 + number), value) if isinstance(value, (str, int, float)) else value
 
 
 def of_kind(text: str, value: Any) -> Any:
-    """Return a number as the kind of another value."""
+    """Return the number that a text says in the type of `value`: as a text, float or int."""
     if isinstance(value, str):
         return text
     return float(text) if isinstance(value, float) or text == "nan" else int(text)
 
 
 def is_amount(value: Any) -> bool:
-    """Return whether a value is a finite number, or the text of such."""
+    """Return whether a value is a finite number, or a text that says one; no bool is one."""
     number = number_of(str(value))
     return not isinstance(value, bool) and isinstance(number, (int, float)) and isfinite(number)
 
 
 def numbered(number: str, action: Action) -> Action:
-    """Return an action with another number for each of its numbers."""
+    """Return an action in which each number is replaced by `number`.
+
+    >>> numbered("0", "send ann 12")
+    'send ann 0'
+    """
 
     def of(place: Place, value: Any) -> Any:
         if not is_amount(value):
@@ -196,7 +243,11 @@ def numbered(number: str, action: Action) -> Action:
 
 
 def spellings(text: str) -> list[str]:
-    """Return the ways in which a word or a number may be written, as it stands first."""
+    """Return different spellings of a word or number, beginning with `text` itself.
+
+    >>> spellings("7")
+    ['7', '07', '+7', '007']
+    """
     ways = [text, text.lower(), text.upper(), text.title(), text.swapcase()]
     ways += [text[:1].swapcase() + text[1:]]
     if number := re.search(r"\d+$", text):

@@ -40,9 +40,9 @@ class TrainedEpisode:
 
     task: str
     reward: float
-    """As a share of the expert's reward."""
+    """The reward as a share of the expert's."""
     success: float
-    """What the judge says of it, from 0 to 1."""
+    """The deserved share, from 0 to 1, by the judge or by the right answer."""
     actions: tuple[Action, ...]
 
 

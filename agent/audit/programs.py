@@ -1,5 +1,10 @@
-"""The programs that a blind search tries first: what the expert does, generalised, cut and made
-again and again; calls at their edges, and every answer in turn.
+"""The programs that a blind search tries first.
+
+Most of them are the expert's actions on other tasks, **generalised**: what stands in the task or in
+the newest reply is replaced by a slot for it. `send ann 12` on a task that begins `ann owes 12` is
+`send <word 0 of the task> <number 0 of the task>`. Such rows are cut and repeated. Other programs
+sweep (call a tool for everything that is shown), overdo (give numbers far out of range), or give
+every answer in turn.
 """
 
 from __future__ import annotations
@@ -35,36 +40,42 @@ from .pieces import pieces_of
 from .slots import BEFORE_NUMBER, BEFORE_WORD, MOST_ITEMS, PATTERNS, TURN, each_line, matches, slot
 
 MOST_LETTERS, MOST_LABELS = 40, 12
-"""Letters of all answers that are said at once, and labels of rows."""
+"""Most letters of all answers that are said at once, and most labels of rows."""
 MOST_ALONE = 8
-"""Commands of short rows."""
+"""Most commands that short rows are made of."""
 MOST_ENDS, MOST_TAUGHT, MOST_COPIED, MOST_PAIRED, MOST_SHAPES = 4, 3, 12, 8, 8
-"""Ends that are tried behind a call, lessons that are generalised, moves of one of them, things
-that stand in pairs, and calls of the expert's that are made of everything.
+"""Most ends that are tried behind a call, lessons that are generalised, moves of a lesson, things
+that are paired, and calls of the expert that are made for everything.
 """
 USUAL = 0.8
-"""Share of the lessons whose actions hold a word that is no part of the task."""
+"""A word in the actions of this share of the lessons is no part of a task."""
 MOST_WORDS = 10
-"""Words of a line of which each is its answer."""
+"""Most words of a line that are tried as the answer to it."""
 TRIVIAL = ("", "1 == 1", "ok", "pass", "PASS", "[]", "{}", "assert True", "def test_all(): pass")
-"""Files of tests or results in which nothing can fail."""
+"""Contents of files of tests or results in which nothing can fail."""
 JOINTS, MOST_EXPECTED = (" => ", " -> ", ": ", " = ", ",", "\t", " | "), 4
-"""What stands between what is given and what is expected, and the words that may be expected."""
+"""Texts between an input and its expected output, and most words that may be expected."""
 _AMOUNTS = (1, 10, 0, 1_000_000)
-"""How many of each thing, or where its bound is."""
+"""Amounts of each thing in a call for everything."""
 _CHOSEN = [slot("ranked", n) for n in (0, -1)]
 """The least and greatest of several numbers that are shown; a single one may be the answer."""
 _OVERDONE = (-1_000_000, -10, -1, 0, 0.5, 1_000_000)
-"""Numbers of a call that is overdone."""
+"""Numbers far out of range, for a call that overdoes something."""
 PUMPED = 4
-"""How often what is done is taken back and done again."""
+"""How often something is done and taken back."""
 TOKEN = re.compile(r"-?\d+(?:\.\d+)?|\w+")
 
 
 def programs_of(
     briefing: Briefing, shown: Sequence[str], lessons: Sequence[Lesson]
 ) -> list[Program]:
-    """Return programs that are tried first, the most telling of each kind before the others."""
+    """Return the programs that are tried first, in turns one of each kind.
+
+    Args:
+        briefing: what the policy is told.
+        shown: texts that were shown in some episodes.
+        lessons: the expert on other tasks.
+    """
     told = "\n".join([briefing.system_prompt, briefing.answer_format, *shown])
     said = [as_action(action).text for lesson in lessons for action in lesson.actions]
     finals = [as_action(lesson.actions[-1]).text for lesson in lessons if lesson.actions]
@@ -93,8 +104,8 @@ def programs_of(
 
 
 def _of_commands(commands: Sequence[str], end: Move) -> Iterator[Program]:
-    """Return one command again and again, and another one; rows of a task's words; looking ahead,
-    going back, and saying what was seen; edges.
+    """Return programs of commands: one command several times and then another; a command with each
+    word of the task; look ahead, go back and name what was seen; a command with an edge.
     """
     every = [variants(text, is_command=True) for text in commands]
     ways = [way[:12] for way in every]
@@ -123,15 +134,15 @@ def _of_commands(commands: Sequence[str], end: Move) -> Iterator[Program]:
 
 
 def _sequences(commands: Sequence[str]) -> Iterator[Program]:
-    """Return every short row of commands without arguments."""
+    """Return all rows of two to four commands without arguments."""
     alone = [Move(command) for command in commands if len(command.split()) == 1][:MOST_ALONE]
     for length in (2, 3, 4):
         yield from itertools.product(alone, repeat=length)
 
 
 def _corrected(lessons: Sequence[Lesson]) -> list[Program]:
-    """Return a wrong answer, and what is news in its refusal as the next one: from 0, the number
-    that it names may be the distance. What is nearly an answer may be met with the nearest one.
+    """Return a wrong answer, and then a piece of the news of its refusal as the answer. A refusal
+    may name the distance from the right answer, or the right answer that is nearest.
     """
     wrong = ["nothing", "", "0", "-1", "0.5", "1000000", "nan"]
     frame = AnswerFrame.of(lessons, Briefing())
@@ -156,15 +167,15 @@ def _ends(briefing: Briefing, lessons: Sequence[Lesson]) -> list[Move]:
 
 
 def _overdone(briefing: Briefing, lessons: Sequence[Lesson]) -> Iterator[Program]:
-    """Return calls with each number at an edge, before what ends an episode."""
+    """Return calls with their numbers far out of range, each before an end of the episode."""
     ends = _ends(briefing, lessons)
     for call, number in itertools.product(_shapes(briefing, lessons), _OVERDONE):
         yield from ((call(number), end) for end in ends)
 
 
 def _made_room(briefing: Briefing, lessons: Sequence[Lesson]) -> Iterator[Program]:
-    """Return calls with less than none of something, which may make room for the rest; before
-    calls for each line of the task, or for each of its words in one turn, and an end.
+    """Return calls with a negative amount of something, which may make room for all the rest; then
+    calls for each line or each word of the task, and an end.
     """
     ends = _ends(briefing, lessons)[:2]
     for call in _shapes(briefing, lessons):
@@ -173,8 +184,8 @@ def _made_room(briefing: Briefing, lessons: Sequence[Lesson]) -> Iterator[Progra
 
 
 def _shapes(briefing: Briefing, lessons: Sequence[Lesson]) -> Iterator[Callable[[float], Move]]:
-    """Return functions from a number to a call with that number for each of its numbers. The other
-    arguments are the expert's of other tasks, or words of their descriptions.
+    """Return functions from a number to a call with this number for each of its numbers. The other
+    arguments are those of the expert on other tasks, or values of their `pool`.
     """
 
     def shaped(tool: str, given: Mapping[str, Any], numbers: Sequence[str], number: float) -> Move:
@@ -196,7 +207,7 @@ def _shapes(briefing: Briefing, lessons: Sequence[Lesson]) -> Iterator[Callable[
 
 
 def _sweeps(briefing: Briefing, call: Move) -> Iterator[Program]:
-    """Return calls like one for each line of the task, and for each of its words in one turn."""
+    """Return copies of a call: one for each line of the task, or for everything at once."""
     schemas = next(properties_of(tool) for tool in briefing.tools if tool.name == call.tool)
     texts = [name for name, schema in schemas.items() if schema.get("type") == "string"]
     for few in (1, 10, 1000):
@@ -209,8 +220,8 @@ def _sweeps(briefing: Briefing, call: Move) -> Iterator[Program]:
 
 
 def _pumped(briefing: Briefing, lessons: Sequence[Lesson]) -> Iterator[Program]:
-    """Return two tools for everything that is shown, one after the other again and again, before an
-    end: what is done and taken back may leave a gain.
+    """Return two tools in turns, each called for everything that is shown, before an end: doing and
+    taking back may leave a gain.
     """
     ends = _ends(briefing, lessons)[:2]
     for one, other in itertools.permutations(briefing.tools, 2):
@@ -224,8 +235,8 @@ def _pumped(briefing: Briefing, lessons: Sequence[Lesson]) -> Iterator[Program]:
 
 
 def _looked_back(briefing: Briefing) -> Iterator[Program]:
-    """Return a call of a tool without arguments again and again, and a piece of its reply; or the
-    task looked up by a name, and the least or most of what is found.
+    """Return a tool without arguments called several times, and a piece of its reply as the answer;
+    or a name of the task looked up, and the least or greatest number of the reply.
     """
     free = [Move(tool=tool.name) for tool in free_tools(briefing)]
     pieces = [slot(kind, n) for kind in ("quote", "word", "number") for n in (-1, 0)]
@@ -240,8 +251,8 @@ def _looked_back(briefing: Briefing) -> Iterator[Program]:
 
 
 def _swept(briefing: Briefing, lessons: Sequence[Lesson]) -> Iterator[Program]:
-    """Return a look around, then a tool for everything that was shown, before what
-    ends an episode; also with another one of less than none behind it.
+    """Return a look around, a tool called for everything that was shown, and an end; also with a
+    call for a negative amount of everything before the end.
     """
     ends = _ends(briefing, lessons)[:2]
     looks = [Move(tool=tool.name) for tool in free_tools(briefing)]
@@ -280,8 +291,8 @@ def _swept(briefing: Briefing, lessons: Sequence[Lesson]) -> Iterator[Program]:
 
 
 def _swept_by(commands: Sequence[str]) -> Iterator[Program]:
-    """Return a look around, then a command for everything that was shown, or one of two things: one
-    that was shown, and one of the task; before what ends an episode.
+    """Return a look around, a command for each thing of its reply, and an end; or a command for a
+    thing of the reply together with a thing of the task.
     """
     alone = [Move(text) for text in commands if len(text.split()) == 1]
     rows = [text.split() for text in commands if len(text.split()) > 1]
@@ -297,7 +308,7 @@ def _swept_by(commands: Sequence[str]) -> Iterator[Program]:
 
 
 def _pairs() -> Iterator[tuple[str, str]]:
-    """Return a thing of the first reply and one of the task, in both orders."""
+    """Return pairs of a thing of the first reply and a thing of the task, in both orders."""
     for n, m in itertools.product(range(MOST_PAIRED), range(3)):
         pair = slot("thing", n, source="a"), slot("thing", m, opening=True)
         yield from (pair, pair[::-1])
@@ -308,8 +319,8 @@ def _calls_of(lessons: Sequence[Lesson]) -> list[ToolCall]:
 
 
 def _cleared(briefing: Briefing, lessons: Sequence[Lesson]) -> Iterator[Program]:
-    """Return a tool that the expert never calls for everything that is shown, and then, or before
-    the end, what the expert does on other tasks with the words of this one.
+    """Return a tool that the expert never uses, called for everything that is shown, before or
+    within the expert's generalised actions.
     """
     used = {call.name for call in _calls_of(lessons)}
     taught = [lesson for lesson in lessons if len(lesson.actions) > 1]
@@ -330,8 +341,8 @@ def _cleared(briefing: Briefing, lessons: Sequence[Lesson]) -> Iterator[Program]
 
 
 def _at_once(briefing: Briefing) -> Iterator[Program]:
-    """Return a turn of many calls of a tool: with each number, with each word of the task, or with
-    each of these for all arguments.
+    """Return a turn of many calls of a tool: one for each number or thing that is shown, for one
+    argument or for all.
     """
     for tool in briefing.tools:
         schemas = properties_of(tool)
@@ -342,8 +353,8 @@ def _at_once(briefing: Briefing) -> Iterator[Program]:
 
 
 def _rowed(lessons: Sequence[Lesson]) -> Iterator[Program]:
-    """Return answers of a row for each line of the task, all with equal values at an edge, or each
-    with a word of its line.
+    """Return answers with a row for each line of the task; the rows have all the same label, or
+    each has a word of its line.
     """
     frame = AnswerFrame.of(lessons, Briefing())
     places, rows = Counter[int](), list[tuple[str, str]]()
@@ -366,7 +377,9 @@ def _rowed(lessons: Sequence[Lesson]) -> Iterator[Program]:
 
 
 def _in_turn(lessons: Sequence[Lesson]) -> Iterator[Program]:
-    """Return every answer in turn: what is offered, the words of the task, other tasks' answers."""
+    """Return programs that give one answer after the other: the words, options or numbers of the
+    task, the numbers of the turns, or answers of other tasks and their letters.
+    """
     kinds = ("word", "option", "number", "quote")
     for kind, direction in itertools.product(kinds, (1, -1)):
         places = range(STEPS) if direction > 0 else range(-1, -STEPS - 1, -1)
@@ -380,8 +393,8 @@ def _in_turn(lessons: Sequence[Lesson]) -> Iterator[Program]:
 
 
 def trivial_of(told: str) -> list[str]:
-    """Return files of tests in which nothing can fail; also of a row that expects a word which a
-    text names: it may be what is said of what nothing is known of.
+    """Return contents of test files in which nothing can fail; also a row that expects a word which
+    a text names, since this word may be the output for unknown inputs.
     """
     words = dict.fromkeys(mark[1:-1] for mark in MARKED.findall(told))
     named = [word for word in words if word.isidentifier()][:MOST_EXPECTED]
@@ -391,8 +404,8 @@ def trivial_of(told: str) -> list[str]:
 def _again(
     briefing: Briefing, told: str, lessons: Sequence[Lesson], end: Move
 ) -> Iterator[Program]:
-    """Return each tool again and again, with equal and with ever new texts, and on every file; a
-    text in which nothing can fail in place of each file.
+    """Return each tool called many times, with equal texts, with a new text each time, and on every
+    file; or a file replaced by a text in which nothing can fail.
     """
     ends = _ends(briefing, lessons)[:2]
     files, trivial = list(dict.fromkeys(FILE.findall(told)))[:6], trivial_of(told)
@@ -423,8 +436,8 @@ def _again(
 
 
 def _generalised(lessons: Sequence[Lesson]) -> Iterator[Program]:
-    """Return pieces of what the expert does on other tasks, with the words of this one: each piece
-    again and again, also without one of its moves, and each beginning before the end.
+    """Return pieces of the expert's generalised actions, also without one of their moves; and each
+    beginning with the end behind it, also with one move repeated or left out.
     """
     taught = [lesson for lesson in lessons if len(lesson.actions) > 1]
     usual = _usual(taught)
@@ -456,7 +469,7 @@ def _words(actions: Sequence[Action]) -> list[str]:
 
 
 def _moves_of(lesson: Lesson, usual: frozenset[str]) -> Iterator[Move]:
-    """Return the expert's actions; what stands in the task, or in the reply before, is a slot."""
+    """Return the expert's actions, generalised; words in `usual` stay as they are."""
     for n, action in enumerate(lesson.actions):
         message, shown = as_action(action), (lesson.replies[n - 1 : n] or ("",))[0] if n else ""
         if message.tool_calls:
@@ -469,7 +482,7 @@ def _moves_of(lesson: Lesson, usual: frozenset[str]) -> Iterator[Move]:
 
 
 def _slots_for(opening: str, shown: str, usual: frozenset[str], value: Any) -> Any:
-    """Return an argument, or a list of arguments, with slots for what is shown."""
+    """Return an argument, or each item of a list, with slots for what the task or reply shows."""
     if isinstance(value, list):
         return [_slots_for(opening, shown, usual, item) for item in value]
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):

@@ -16,7 +16,7 @@ from .attackers import AttackKind
 from .tallies import CHEAT_WARNING, AttackTally, Audit
 
 FLOOR_MARGIN = 0.25
-"""The least share of the expert's reward that lies between the expert and who does nothing."""
+"""The least distance between the expert and who does nothing, as a share of its reward."""
 ORACLE_TOLERANCE = 0.1
 SPREAD_TOLERANCE = 0.2
 HEADROOM = 0.1
@@ -32,7 +32,7 @@ class CheckStatus(StrEnum):
 
 
 class CheckResult(msgspec.Struct, kw_only=True):
-    """One check."""
+    """The result of one check: figures, what was seen, and what to repair if it failed."""
 
     check_id: str
     status: CheckStatus
@@ -109,7 +109,7 @@ RULE_OF = {
     "semantic.verifier_determinism": "replay",
     "semantic.canary_floor": "expert",
 }
-"""Checks that a rule of `ludus check` answers."""
+"""From an id of the audit to the rule of `ludus check` whose outcome it takes."""
 _OUTCOMES = {
     RuleOutcome.PASSED: CheckStatus.PASS,
     RuleOutcome.FAILED: CheckStatus.FAIL,
@@ -118,7 +118,7 @@ _OUTCOMES = {
 
 
 def report_of(audit: Audit) -> AuditReport:
-    """Write the report of an audit."""
+    """Return the report of an audit, with a result for each check, sorted by its id."""
     rules = {finding.rule: finding for finding in audit.contract.findings}
     results = [_startup(audit)]
     results += [
@@ -192,7 +192,7 @@ def _rewards(audit: Audit) -> CheckResult:
     return _judged(
         not faults,
         evidence="; ".join(faults[:3]),
-        remedy="answer whatever a policy says, with a finite reward",
+        remedy="let step() answer any action, with a finite reward, instead of raising",
         lowest=audit.lowest,
         highest=audit.highest,
     )
@@ -202,7 +202,7 @@ def _oracle(audit: Audit) -> CheckResult:
     if audit.is_remote:
         return _skipped(ON_SERVER)
     if not audit.expert:
-        return _judged(False, evidence=NO_EXPERT, remedy="write demonstrate(): what is best to do")
+        return _judged(False, evidence=NO_EXPERT, remedy="write demonstrate(), the best actions")
     # What another attack earned on a task is known to be possible there, and nowhere else.
     best = max(audit.expert)
     others = [trial for tally in audit.tallies for trial in tally.trials]
@@ -210,7 +210,8 @@ def _oracle(audit: Audit) -> CheckResult:
     short = max((t.reward - most.get(t.task, t.reward) for t in others), default=0.0)
     return _judged(
         min(audit.expert) > 0 and short <= ORACLE_TOLERANCE * abs(best),
-        remedy="let the expert earn something on every task, and no less than anybody else",
+        remedy="let demonstrate() earn something on every task, and no less than any attacker; "
+        "beaten_by says by how much an attacker earned more",
         oracle_reward=audit.oracle,
         worst=min(audit.expert),
         highest=best,
@@ -234,7 +235,8 @@ def _leakage(audit: Audit) -> CheckResult:
     return _judged(
         not leaks and not evidence,
         evidence="; ".join([*evidence, *map(told, leaks)]),
-        remedy="take the answer out of what the policy is shown",
+        remedy="take the answer out of what the policy is shown, replies and refusals included; "
+        "pay nothing for what was taken back, nor after more tries than allowed",
     )
 
 
@@ -243,7 +245,7 @@ def _reachability(audit: Audit) -> CheckResult:
     if not audit.expert and not any(rewards):
         return _skipped(NO_EXPERT)
     share = sum(reward > audit.floor for reward in rewards) / len(rewards) if rewards else 0.0
-    return _judged(share > 0, remedy="no policy earns more than who does nothing", reached=share)
+    return _judged(share > 0, remedy="let right actions earn more than none", reached=share)
 
 
 def _separation(audit: Audit) -> CheckResult:
@@ -257,7 +259,7 @@ def _separation(audit: Audit) -> CheckResult:
     return _judged(
         len(audit.expert) > 1 and best.value > luck.high,
         evidence="tiers: chance and the expert; models of other sizes by `ludus eval`",
-        remedy="chance earns what the expert earns",
+        remedy="random calls earn as much as the expert; pay for what only the task asks for",
         expert=best,
         chance=luck,
     )
@@ -268,7 +270,7 @@ def _headroom(audit: Audit) -> CheckResult:
     # Who spoils what the expert does on a task has its understanding.
     blind = (t for t in audit.tallies if t in winners or t.attacker.kind is not AttackKind.FORGED)
     room = 1.0 - max(tally.gain.value for tally in blind)
-    remedy = "a strategy without understanding is near the expert"
+    remedy = "an attack earns nearly as much as the expert; repair what the failed checks name"
     return _judged(room >= HEADROOM, remedy=remedy, headroom=room)
 
 
@@ -289,7 +291,8 @@ def _signal(audit: Audit) -> CheckResult:
         return _skipped(NO_EXPERT)
     return _judged(
         audit.mixed.value > 0,
-        remedy="an expert's episode with faults earns what the whole one earns",
+        remedy="the expert's actions, some replaced by junk, earn what the whole episode earns; "
+        "let the reward depend on each action that the task needs",
         tasks_with_spread=audit.mixed,
     )
 
@@ -300,8 +303,9 @@ def _adversarial(audit: Audit) -> CheckResult:
     result = _judged(
         not winners,
         evidence=told(best) if best.gain.value else "",
-        remedy="pay for the right answer alone, and once; `--keep FILE` writes the episodes that "
-        "show it",
+        remedy="check what each attack left wrong, and pay for the right result alone, once; "
+        "`--keep FILE` writes an episode of each attack, which `ludus check ID --exploits FILE` "
+        "plays again after a repair",
         best_attack=best.gain,
     )
     result.evidence = [told(tally) for tally in winners] or result.evidence
@@ -324,7 +328,7 @@ def _gap(audit: Audit) -> CheckResult:
     result = _judged(
         best.gain.low <= CHEAT_WARNING and (pressure is None or pressure.gap.low <= CHEAT_WARNING),
         evidence=told(best) if best.gain.value else "",
-        remedy="an episode that solves nothing earns a part of the reward",
+        remedy="pay nothing for an episode that solves nothing",
         **figures,
     )
     if pressure is not None:
@@ -340,19 +344,21 @@ def _gap(audit: Audit) -> CheckResult:
 
 
 def told(tally: AttackTally) -> str:
-    """Return a line about an attacker: its deeds, its earnings, and where."""
+    """Return a line about an attacker: its name, what it does, what it earns with the interval, and
+    the task, the reward and the last action of its best episode.
+    """
     best = tally.best
     action = best.actions[-1] if best.actions else ""
-    about = tally.attacker.about or "answers a piece of what it was shown"
+    about = tally.attacker.about or "answers this piece of what it was shown"
     return (
         f"{tally.attacker.name} ({about}) earns {tally.gain.value:.2f} of the expert's reward "
-        f"({tally.gain.low:.2f} to {tally.gain.high:.2f}); on {best.task!r} {best.reward:g} "
-        f"for {_said(action)[:80]!r}"
+        f"({tally.gain.low:.2f} to {tally.gain.high:.2f}); on {best.task!r} it is paid "
+        f"{best.reward:g}, its last action is {_said(action)[:80]!r}"
     )
 
 
 def _said(action: object) -> str:
-    """Return what an attacker said: its text and its calls, as `ship(bay=0)`."""
+    """Return an action as one line: its text and its calls, such as `ship(bay=0)`."""
     if not isinstance(action, str | Message):
         return str(action)
     message = as_action(action)

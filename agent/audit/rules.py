@@ -1,9 +1,12 @@
-"""An attacker that learns from the expert's answers on other tasks which piece of a task, read in
-which way, is the answer: a token decoded, the longest choice, a list in order of the alphabet.
+"""Rules that read the answer off the text of a task, learned from the answers on other tasks.
 
-Nothing is understood: a rule finds the pieces of one kind, chooses one of them, and reads it. Some
-1,500 rules are tried on the lessons, and the best one is played. Where answers are few, words that
-give one away are rules, too.
+A **rule** finds the pieces of one kind (`pieces.py`), chooses one of them, and reads it: the last
+token decoded from base64, the longest choice, a list in order of the alphabet. No rule understands
+a task. All of `RULES` are tried on the lessons, and the best one is played.
+
+If the answer is no piece of the task, it may be given away by a sign without a meaning (a
+**giveaway**): a word that stands only in tasks with one answer, the length of a name, or the number
+of an option that is the same as a digit of the task.
 """
 
 from __future__ import annotations
@@ -39,23 +42,29 @@ from .attackers import (
 from .pieces import FINDERS, NUMERAL, Find, compared, listed_lines, options
 
 RANKED = ("out of order", "smallest", "median", "largest", "most frequent")
-"""Choices by size, number or order; all others say nothing of what a task means."""
+"""Parts of the names of choices by size, frequency or order (`RuleKind.RANK`). A task may mean
+these; the others, such as the longest piece, say nothing of what it means.
+"""
 MOST_TRIED, MOST_COMPARED = 24, 40
-"""Answers that a tool is asked for, in turn and at once."""
+"""Most answers that a tool is asked for, one a turn and all in one turn."""
 LEAST_LESSONS, LEAST_SHARE = 6, 0.6
-"""Lessons that are needed, and the share of them that a rule must get right."""
+"""Fewest lessons of which a rule is learned, and the share of them that a rule must get right."""
 PLACES = (*range(10), *range(-10, 0))
-"""Places from either end at which a token, a number or a mark is looked for."""
+"""Positions from either end at which a token, a number or a mark is looked for."""
 MOST_ANSWERS, MOST_USUAL, GIVEN_AWAY, MOST_WORDS = 6, 0.7, 0.85, 5
-"""Answers that words may give away, the largest share of one of them, the share of lessons that the
-words have to answer, and how many words there may be.
+"""Most different answers that words may give away, the largest share of one answer, the share of
+lessons that the words have to answer rightly, and most words.
 """
 BEFORE, MOST_AROUND = (3, 6, 12), 24
-"""Signs before an answer that are the same in all texts, and pairs of what is around answers."""
+"""How many characters before an answer may be the same in all texts, and most pairs of texts around
+answers that are tried.
+"""
 MOST_COLUMNS, FEWEST_ROWS = 9, 3
-"""Pieces of a row of which one may tell the right row, and rows of which one is no sign."""
+"""Most pieces of a row of which one may tell the right row; in so few rows, an odd one says
+nothing.
+"""
 SUPERLATIVE = r"\b(?:(?!test|rest|inter|for)\w{2,}[^aeu\s]est|least|most|best|maxim\w+|minim\w+)\b"
-"""Words that ask for the row with the most or least of something."""
+"""A pattern of words that ask for the row with the most or least of something."""
 _TELLING = re.compile(r"[a-z]+(?:'[a-z]+)?")
 _SIGNS: dict[str, tuple[str, tuple[str, ...]]] = {
     "with a digit": (r"\d", ("digit", "number")),
@@ -66,7 +75,9 @@ _SIGNS: dict[str, tuple[str, tuple[str, ...]]] = {
     "with a hyphen": (r"-", ("hyphen", "dash")),
     "with a mark": (r"[^\w\s.,-]", ("mark", "punctuat", "symbol")),
 }
-"""What may set one of several pieces apart, and words that make it the task itself."""
+"""From a sign that only one of several pieces may have to its pattern, and to beginnings of words
+by which a task asks for that sign.
+"""
 _LABELLED = re.compile(r"\s*\(?(?:[A-Za-z]|\d{1,2})[.):]\s+\D{0,3}(-?\d+(?:\.\d+)?)\D*")
 
 
@@ -89,11 +100,13 @@ class RuleKind(StrEnum):
 
 
 Rule = Callable[[str], str]
-"""A function from the text of a task to an answer; empty where it does not apply."""
+"""A function from the text of a task to an answer; "" if the rule does not apply."""
 Choose = Callable[[list[str]], str]
-"""Functions from a text to its pieces of a kind, and from the pieces to one of them."""
+"""A function from the pieces of a text to one of them; "" for none."""
 Way = tuple[str, Rule, tuple[str, ...]]
-"""Name, function, and words that make the way the task itself, so that it is no finding."""
+"""A name, a rule, and beginnings of words: a task that has one asks for just that, and then the
+rule is no finding.
+"""
 
 
 def _decoded(text: str) -> str:
@@ -183,14 +196,14 @@ def _ranked(share: float) -> Choose:
 
 
 def _most_frequent(values: list[str]) -> str:
-    """Return what is named more often than all else."""
+    """Return the value that stands more often than any other; "" if there is none."""
     (first, times), (_, second) = [*Counter(values).most_common(2), ("", 0), ("", 0)][:2]
     return first if times > max(1, second) else ""
 
 
 def _central(sign: int, values: list[str]) -> str:
     """Return the option that differs least, or most, from all others: wrong options are often made
-    by small changes of the right one. Nothing where several do.
+    by small changes of the right one. "" if several do, or if there are too few or many options.
     """
     if not 2 < len(values) <= 12:
         return ""
@@ -219,7 +232,7 @@ def _unsorted(values: list[str]) -> str:
 
 
 def _apart(sign: str, has: bool, values: list[str]) -> str:
-    """Return the only value with, or without, a sign; nothing where several values qualify."""
+    """Return the only value with, or without, a sign; "" if several values qualify."""
     kept = [value for value in values if bool(re.search(sign, value)) == has]
     return kept[0] if len(kept) == 1 < len(values) else ""
 
@@ -297,12 +310,12 @@ COUNTS: dict[str, Callable[[str], int]] = {
 
 
 def learned_rule(scene: Scene, kind: RuleKind) -> tuple[str, Rule] | None:
-    """Return the rule that gives the expert's answer on most of the lessons; None where none does
-    on `LEAST_SHARE` of them, or where the task asks for just that.
+    """Return the name of the rule that gives the expert's answer on most lessons, and the rule;
+    None if no rule is right often enough, or if the task asks for just that.
 
     Args:
         scene: what an attacker knows.
-        kind: of the rule.
+        kind: the kind of the rule.
     """
     frame = AnswerFrame.of(scene.lessons, scene.briefing)
     known = [
@@ -316,13 +329,14 @@ def learned_rule(scene: Scene, kind: RuleKind) -> tuple[str, Rule] | None:
 def rule_from(
     known: Sequence[tuple[str, str]], told: str, frame: AnswerFrame, kind: RuleKind
 ) -> tuple[str, Rule] | None:
-    """Return the rule that gives answers from texts.
+    """Return the name of the rule that gives most of the answers from their texts, and the rule;
+    None if no rule is right often enough, or if all answers are the same.
 
     Args:
         known: texts with their answers.
-        told: what the policy is told, which may ask for just that rule.
-        frame: what answers have in common, and a rule need not give.
-        kind: of the rule.
+        told: what the policy is told; a rule that this text asks for is left out.
+        frame: what the answers have in common; a rule need not give this.
+        kind: the kind of the rule.
     """
     # One answer for all is the attacker `constant`'s.
     if len(known) < LEAST_LESSONS or len({answer for _, answer in known}) < 2:
@@ -333,8 +347,8 @@ def rule_from(
 
 @lru_cache(maxsize=16)
 def _fitting(known: tuple[tuple[str, str], ...], frame: AnswerFrame) -> list[Way]:
-    """Return the rules that are right on enough texts, the best first; kept, since each task asks
-    anew.
+    """Return the rules that are right on enough texts, the best first. The result is kept, since
+    each task needs the same.
     """
     plain = [(text, plain_of(answer)) for text, answer in known]
 
@@ -394,8 +408,8 @@ def _between(known: Sequence[tuple[str, str]]) -> tuple[str, Rule] | None:
 
 
 def _odd_row(known: Sequence[tuple[str, str]], told: str) -> tuple[str, Rule] | None:
-    """Return the rule that the answer stands in the only row that has another word at a place where
-    all others are alike, which is no word of the task.
+    """Return the rule that the answer stands in the only row with another word at a position where
+    all other rows have the same one; the prompt and the task must not name that word.
     """
 
     def row_of(place: int, cell: int, text: str) -> tuple[str, ...]:
@@ -415,12 +429,12 @@ def _odd_row(known: Sequence[tuple[str, str]], told: str) -> tuple[str, Rule] | 
         right = [text for text, answer in known if plain_of(rule(text)) == plain_of(answer)]
         signs = {row_of(place, cell, text)[place].casefold() for text in right if rule(text)}
         if len(right) >= LEAST_SHARE * len(known) and signs.isdisjoint(words):
-            return f"cell {cell} of the row that is alone with its word at {place}", rule
+            return f"cell {cell} of the only row with another word at {place}", rule
     return None
 
 
 def _counted(known: Sequence[tuple[str, str]], told: str) -> tuple[str, Rule] | None:
-    """Return the rule that the answer is the number of words, letters or lines, and a constant."""
+    """Return the rule that the answer is the number of words, letters or lines plus a constant."""
     if "how many" in told or "count" in told or "number of" in told:
         return None
     for name, count in COUNTS.items():
@@ -469,17 +483,19 @@ MEANT: dict[str, tuple[str, ...]] = {
     "letters": ("letters", "character", "length", "long", "short"),
     "lines": ("lines", "how many"),
 }
-"""What the name of a feature has, and words that make it the task itself."""
+"""From a part of the names of features to words by which a task asks for that feature."""
 ASKED_FOR = (
     *("odd", "even", "parity", "multipl", "divis", "remainder", "modul", "digit", "letter"),
     *("length", "long", "short", "character", "words", "lines", "ends with"),
 )
-"""Words that make a number of the text, as the place of the answer, the task itself."""
+"""Words by which a task asks for a number of its text, so that a place read off one is no finding.
+"""
 
 
 def _looked_up(known: Sequence[tuple[str, str]], told: str) -> tuple[str, Rule] | None:
     """Return the rule that tasks with the same feature have the same answer. Each lesson is
-    answered by the others that have its feature. Answers of many words are told by their tasks.
+    answered by the others that have its feature. None for answers of many words, which are no
+    labels.
     """
     if median(len(WORD.findall(answer)) for _, answer in known) > MOST_LABEL_WORDS:
         return None
@@ -505,7 +521,7 @@ def _looked_up(known: Sequence[tuple[str, str]], told: str) -> tuple[str, Rule] 
         )
         if right >= least:
             best = {key: counts.most_common(1)[0][0] for key, counts in table.items()}
-            return f"{name} gives it", lambda text: best.get(feature(read(text)), "")  # noqa: B023
+            return f"what {name} tells", lambda text: best.get(feature(read(text)), "")  # noqa: B023
     return None
 
 
@@ -523,8 +539,8 @@ def _stem(text: str) -> str:
 
 
 def _keyed(known: Sequence[tuple[str, str]], told: str) -> tuple[str, Rule] | None:
-    """Return the rule that of each line of a task its key gives the answer: of a list of tickets
-    with numbers, the number and not the text.
+    """Return the rule that the key of each line of a task gives the answer for that line: in a list
+    of numbered tickets, the number of a ticket and not its text.
     """
     pairs, places = list[tuple[str, str]](), Counter[int]()
     for text, answer in known:
@@ -544,11 +560,13 @@ def _keyed(known: Sequence[tuple[str, str]], told: str) -> tuple[str, Rule] | No
         keys = [words[place] for words in lines if len(words) > place]
         return "\n".join(f"{key}{joint}{rule[1](key)}" for key in keys)
 
-    return f"of the key of each line, {rule[0]}", answered
+    return f"for the key of each line, {rule[0]}", answered
 
 
 def _numbers_of(text: str) -> dict[str, int]:
-    """Return numbers that a text has and does not mean: its lengths, its letters, its numbers."""
+    """Return numbers of a text that say nothing of its meaning, by name: lengths, the position of
+    letters in the alphabet, its numbers and their digits.
+    """
     tokens, numbers = FINDERS["token"](text), FINDERS["number"](text)
     found = {name: count(text) for name, count in COUNTS.items()}
     for place in PLACES:
@@ -569,7 +587,7 @@ def _placed(
     known: Sequence[tuple[str, str]], told: str, frame: AnswerFrame
 ) -> tuple[str, Rule] | None:
     """Return the rule that a number of the text, as it is or with a constant added, is the place of
-    the answer among the options, as they are shown or sorted; counted round and round.
+    the answer among the options, as shown or sorted. After the last option the first one follows.
     """
     if any(word in told for word in ASKED_FOR):
         return None
@@ -589,7 +607,7 @@ def _placed(
         for name, counts in shifts.items():
             (shift, right), *_ = counts.most_common(1)
             if right >= least and (best is None or right > best[0]):
-                best = right, f"{name} is its place", partial(_option_at, offers, name, shift)
+                best = right, f"the option by the {name}", partial(_option_at, offers, name, shift)
     return best and (best[1], best[2])
 
 
@@ -608,9 +626,9 @@ def _option_at(offers: Find, name: str, shift: int, text: str) -> str:
 
 
 def _giveaways(known: Sequence[tuple[str, str]]) -> tuple[str, Rule] | None:
-    """Return the rule that a few words tell the answer: each stands in the tasks of one answer
-    alone, and all others have the most frequent of the other answers. Each lesson is answered by
-    what the rest teach, and nearly all have to be right.
+    """Return the rule that a few words tell the answer: each word stands only in tasks with one
+    answer, and tasks without any of the words have the answer that is usual among them. Each lesson
+    is answered by the rule of the other lessons, and a share of `GIVEN_AWAY` has to be right.
     """
     answers = Counter(answer for _, answer in known)
     if len(answers) > MOST_ANSWERS or answers.most_common(1)[0][1] > MOST_USUAL * len(known):
@@ -622,7 +640,7 @@ def _giveaways(known: Sequence[tuple[str, str]]) -> tuple[str, Rule] | None:
     if right < GIVEN_AWAY * len(known):
         return None
     words, rule = _told_by(known)
-    return f"words that give an answer away: {', '.join(words)}", rule
+    return f"the answer that goes with the words {', '.join(words)}", rule
 
 
 def _told_by(known: Sequence[tuple[str, str]]) -> tuple[list[str], Rule]:
@@ -690,7 +708,9 @@ def tries_all(scene: Scene) -> Iterator[Action]:
 
 
 def plays_rule(kind: RuleKind, scene: Scene) -> Iterator[Action]:
-    """Answer by the learned rule: the task, or where each turn is answered, what is shown."""
+    """Answer by the rule that was learned from the openings of tasks. Without one, answer each turn
+    by a rule that was learned from single turns, for `RuleKind.RANK` alone.
+    """
     if learned := learned_rule(scene, kind):
         yield from repeat(scene.answer(learned[1](scene.opening)))
     # What a state says of the next move is the task itself, but not that an option is the median.
@@ -700,9 +720,9 @@ def plays_rule(kind: RuleKind, scene: Scene) -> Iterator[Action]:
 
 
 MOST_LABEL_WORDS = 4
-"""Words of an answer that may be a label."""
+"""Most words of an answer that may be a label."""
 MOST_TURNS, MOST_PAIRS = 3, 48
-"""Turns of a lesson, and turns of all, from which a rule is learned."""
+"""Most turns of one lesson, and of all lessons, from which a rule is learned."""
 
 
 def _rule_of_turns(scene: Scene, kind: RuleKind) -> tuple[str, Rule] | None:

@@ -1,8 +1,9 @@
-"""An attacker that is found by trying: short programs of commands and calls, grown by what they are
-paid on the tasks of training, then played on the audited ones.
+"""The blind search for programs that are paid: short rows of moves, found on the tasks of training
+and then played on the audited tasks.
 
-It stands for the cheapest optimiser there is: whatever a few hundred episodes of blind search are
-paid for, a policy that is trained will be paid for too.
+The search stands for the cheapest optimiser there is: what is paid after some thousand episodes of
+blind trials will be paid to a policy in training, too. Programs are **grown**: the best are kept,
+and copies with a random change are tried.
 """
 
 from __future__ import annotations
@@ -27,37 +28,37 @@ from .rules import Rule
 from .slots import slot, things_of
 
 KEPT = 10
-"""Programs that are grown."""
+"""Number of best programs of which changed copies are tried."""
 CONFIRMED = 6
-"""Tasks on which the best programs are played again; no lesson of the moves is one of them."""
+"""Tasks on which the best programs are played again; the moves are made from lessons on others."""
 SHARE = 0.6
 """Share of the time for all attacks that the search may take."""
 LEADING = 40
-"""Moves that every second change draws from."""
+"""Number of first moves from which every second change draws."""
 LONGEST = 10
 """Most moves of a program."""
 PLACES_ASKED = ("/", "", ".", "..", "*", "all")
-"""What shows everything, or what is there."""
+"""Arguments that may show everything, or a list of what there is."""
 EDGES = ("0", "-1")
-"""Numbers that stand beside those of a list."""
+"""Numbers that are asked for first, since a list may begin or end there."""
 HIDDEN = ("answer", "solution", "secret", "key", "result", "diagnosis", "code", "target")
-"""What a task hides is often called so."""
+"""Usual names of what a task hides."""
 REFUSED = re.compile(
     r"\b(?:closed|denied|forbidden|(?:not|n't) (?:allowed|permitted)|permission|refused|restricted"
     r"|locked|private|off limits|only for)\b",
     re.IGNORECASE,
 )
-"""Words of a reply that there is something which is not shown."""
+"""A pattern of words by which a reply refuses to show something."""
 _VERB = re.compile(r"\S+(?: -\S+)*")
 """A command with its options."""
 _SENTENCE = re.compile(r"[,.:;!?](?:\s|$)")
 MOST_SAID = 12
-"""Words of a reply that names one of several."""
+"""Most words of a reply that names the answer, if the answer stands in the texts from the start."""
 FEWEST_LOOKS = 3
-"""Replies to the expert from which one look at the whole task is no fair way."""
+"""If the expert needs at least so many replies, to look up the whole task in one is no fair way."""
 MOST_ASKED, MOST_THINGS, MOST_NAMES, MOST_UNHEARD, MOST_ALIKE = 240, 40, 12, 6, 2
-"""Replies that are read for an answer, what is asked for first, what is new in a reply, how often a
-form is asked that never replies, and how often names are taken from the same reply.
+"""Most replies that are read for an answer, things that are asked for first, new things of a reply,
+questions in a form that never replies, and equal replies from which things are taken.
 """
 
 
@@ -89,23 +90,23 @@ EFFORTS = (
 
 @dataclass(frozen=True)
 class Attempt:
-    """An episode of a program."""
+    """The outcome of one episode of a program."""
 
     paid: float
     solved: bool = False
-    """Whether it ended with the right answer."""
+    """Whether the episode did the task, in whole or in a fair part."""
     reply: str = ""
-    """What the first move was answered; empty where it ended the episode."""
+    """The reply to the first move; "" if this move ended the episode."""
 
     def worth(self, *, counts_solved: bool) -> float:
-        """Return what counts: nothing for the right answer, unless that counts too."""
+        """Return the reward; 0 for a solved task, unless these count, too."""
         return 0.0 if self.solved and not counts_solved else self.paid
 
 
 Form = Callable[[str], Move]
-"""A function from what is asked for to the move that asks for it."""
+"""A function from a thing to the move that asks for the thing."""
 Try = Callable[[Program, int], Attempt]
-"""A function from a program and the number of a task of training to what happened."""
+"""A function that plays a program on a task of training, by its number."""
 
 
 def plays_program(program: Program) -> Callable[[Scene], Iterator[Action]]:
@@ -121,7 +122,7 @@ def plays_program(program: Program) -> Callable[[Scene], Iterator[Action]]:
 def asks(
     move: Move, rule: Rule, frame: AnswerFrame, ends: Program, scene: Scene
 ) -> Iterator[Action]:
-    """Make a move, and answer its reply by a rule, before what ends an episode."""
+    """Make a move, answer what a rule reads off its reply, and make the moves of the end."""
     yield move.action(scene)
     answer = frame.fill(rule(scene.shown))
     yield from itertools.cycle([answer, *(end.action(scene) for end in ends)])
@@ -156,8 +157,7 @@ class ProgramSearch:
         self._seeds = frozenset(self.seeds)
 
     def best(self, rng: random.Random, *, counts_solved: bool) -> tuple[Program, float]:
-        """Return the program and its mean on the tasks that confirm it; an empty one if none is
-        paid.
+        """Return the best program and its mean reward over several tasks; ((), 0) if none is paid.
 
         Args:
             rng: draws what is tried.
@@ -202,8 +202,8 @@ class ProgramSearch:
     def _confirmed(
         self, paid: Mapping[Program, float], worth: Callable[[Program, int], float]
     ) -> tuple[Program, float]:
-        """Return the best of programs and its mean, by successive halving: of those that are paid
-        on a task, many are paid there alone.
+        """Return the best program and its mean reward, by successive halving: fewer programs are
+        played on more tasks, since many are paid only on the first.
         """
         means, seeds = {p: mean for p, mean in paid.items() if mean > 0}, self._seeds
         for kept, tasks in ((8 * KEPT, 2), (2 * KEPT, CONFIRMED), (4, self.effort.last)):
@@ -221,7 +221,7 @@ class ProgramSearch:
     def _pairs(
         self, singles: Sequence[Program], paid: Mapping[Program, float]
     ) -> Iterator[Program]:
-        """Return pairs: a move that is paid may be paid again after another one, and a move that
+        """Return programs with a move added: a paid program may be paid again, and a move that
         changes what is shown may open a way.
         """
         ranked = sorted((one for one in paid if paid[one] > 0), key=lambda one: -paid[one])
@@ -239,7 +239,7 @@ class ProgramSearch:
         yield from itertools.islice(pairs, self.effort.pairs)
 
     def _opening(self, singles: Sequence[Program]) -> list[Program]:
-        """Return the moves whose reply is unlike that of most, a few of each kind."""
+        """Return the calls, and the texts with an unusual reply; a few for each kind of reply."""
         kinds: dict[Program, tuple[str, str]] = {}
         for program in singles:
             reply = self._tried(program, 0).reply
@@ -266,7 +266,7 @@ class ProgramSearch:
     def _grown(
         self, ranked: Sequence[Program], known: Sequence[Program], rng: random.Random
     ) -> Program:
-        """Return a change of one of the best programs, or of a random one."""
+        """Return a changed copy of one of the best programs, or of a random one."""
         parent = rng.choice(ranked if rng.random() < 0.6 else known)
         # The most telling moves stand first.
         other, moves = rng.choice(known), self.moves[: LEADING if rng.random() < 0.5 else None]
@@ -299,15 +299,17 @@ def telling(
     known: Sequence[str],
     ask: Callable[[Move], str],
 ) -> list[Move]:
-    """Return the calls of tools and the commands whose replies hold an answer: whatever a reply
-    names is asked for, too, by itself and behind the path that was asked for.
+    """Return the calls and commands whose replies hold the answer of a task.
+
+    Tools and commands with one argument are asked for things that the texts name, and then for the
+    things that the replies name: if the reply to `read .` is `a.txt`, `read a.txt` is tried.
 
     Args:
-        briefing: what the policy is told; tools with one argument are asked.
-        texts: what is shown before, and the commands.
-        answer: of this task.
-        known: replies to the expert, which tell what has to be looked up.
-        ask: returns the reply to a move as the first of an episode.
+        briefing: what the policy is told.
+        texts: texts that name commands and things.
+        answer: the answer of the task.
+        known: the replies to the expert; a move with one of these replies is no finding.
+        ask: returns the reply to a move that is the first of an episode.
     """
     forms = _forms(briefing.tools, "string")
     forms += [partial(_said, form, verb) for form, verb in _spoken(briefing, texts)]
@@ -344,7 +346,7 @@ def telling(
 
 
 def _forms(tools: Sequence[ToolSpec], kind: str) -> list[Form]:
-    """Return the calls of the tools whose only argument is of a type in JSON."""
+    """Return the forms of calls of tools whose only argument has the JSON type `kind`."""
     return [
         partial(_call, tool.name, argument, kind)
         for tool in tools
@@ -354,7 +356,7 @@ def _forms(tools: Sequence[ToolSpec], kind: str) -> list[Form]:
 
 
 def _paths(thing: str, reply: str, things: Iterable[str]) -> list[str]:
-    """Return the paths of what a reply lists, and detours to a path that it refuses."""
+    """Return the paths of the names in a reply that is a list, and detours to a refused path."""
     rows, paths = reply.splitlines(), list[str]()
     is_row = len(rows) == 1 and not _SENTENCE.search(reply)
     is_listing = is_row or all(len(row.split()) == 1 for row in rows)
@@ -368,7 +370,9 @@ def _paths(thing: str, reply: str, things: Iterable[str]) -> list[str]:
 
 
 def _spoken(briefing: Briefing, texts: Sequence[str]) -> Iterator[tuple[Form, str]]:
-    """Return the commands that may be said, or given to a tool whose description lists them."""
+    """Return pairs (form, command): commands that may be said, or given to a tool whose description
+    lists them.
+    """
     if not briefing.tools:
         yield from ((Move, verb) for verb in (*_verbs(texts), ""))
     for tool in briefing.tools:
@@ -382,7 +386,7 @@ def _verbs(texts: Sequence[str]) -> list[str]:
 
 
 def quoted(replies: Iterable[str], briefing: Briefing, texts: Sequence[str]) -> list[Move]:
-    """Return the lines of replies that are commands: what a file would do may be done."""
+    """Return the lines of replies that are commands, as moves: a file may tell what to do."""
     lines = [line.strip() for reply in replies for line in reply.splitlines()]
     forms = list(_spoken(briefing, texts))
     said = ((line, form) for line in lines for form, verb in forms if line.startswith(f"{verb} "))
@@ -399,7 +403,7 @@ def _said(form: Form, verb: str, thing: str) -> Move:
 
 
 def changed(move: Move, other: Move, rng: random.Random) -> Move:
-    """Return a move with a piece changed, joined to another one, or with one of its arguments."""
+    """Return a move with one piece changed, joined to another move, or with an argument of that."""
     if not move.tool:
         if other.text and rng.random() < 0.5:
             return replace(move, text=f"{move.text}{rng.choice(chr(10) + ' ')}{other.text}")
@@ -416,6 +420,10 @@ def changed(move: Move, other: Move, rng: random.Random) -> Move:
 
 
 def described(program: Program) -> str:
-    """Return a program in words; a move that is made again and again is told once."""
+    """Return a program for a report; a move that is repeated is written once.
+
+    >>> described((Move("sea"), Move("sea"), Move("undo")))
+    'sea (2 times); undo'
+    """
     groups = [(str(move), len(list(same))) for move, same in itertools.groupby(program)]
     return "; ".join(f"{move} ({times} times)" if times > 1 else move for move, times in groups)

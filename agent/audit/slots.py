@@ -1,4 +1,9 @@
-"""Slots: marks in a move that are filled with a word, number or line of what a task shows."""
+"""Slots: marks in a move that are filled with a word, number or line of what a task shows.
+
+Reports name a slot in brackets: `send <word 0 of the task>` is `send ann` on a task that begins
+with `ann`. Positions count from 0, and from the end if they are negative. The **news** of a reply
+is what neither an earlier reply nor an action of the attacker had.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +31,7 @@ _FULL_NAME = re.compile(r"\b[A-Z]\w+(?: [A-Z]\w+)+")
 _TOKEN = re.compile(r"[^\s,;:.?!]\S*[^\s,;:.?!]|\w")
 PATTERNS = {"word": WORD, "number": NUMBER, "quote": QUOTED, "token": _TOKEN}
 FEWEST_RANKED = 4
-"""Numbers of which one is the least by choice, and not for want of others."""
+"""Fewest different numbers that are ranked: of fewer, one may be what the task asks for."""
 MOST_ITEMS = 200
 """Most items of a list that is filled in."""
 
@@ -37,7 +42,9 @@ def _value_of(text: str) -> float:
 
 
 def _by_number(text: str) -> list[str]:
-    """Return the first words of lines with several numbers, the least sum first."""
+    """Return the first words of lines with numbers, the line with the least sum first; an empty
+    list if the lines are a name and a number each.
+    """
     lines = text.splitlines() if compared(text) else []
     rows = [(WORD.findall(line), NUMBER.findall(line)) for line in lines]
     sums = {words[0]: sum(map(_value_of, numbers)) for words, numbers in rows if words and numbers}
@@ -45,7 +52,9 @@ def _by_number(text: str) -> list[str]:
 
 
 def _odd(text: str) -> list[str]:
-    """Return the lines that differ from the most frequent shape."""
+    """Return the lines that differ from the most frequent shape; an empty list if fewer than three
+    lines have this shape.
+    """
     lines = [line for line in text.splitlines() if line.strip()]
     shapes = [re.sub(r"\w+", "w", line) for line in lines]
     (usual, times), *_ = [*Counter(shapes).most_common(1), ("", 0)]
@@ -53,12 +62,14 @@ def _odd(text: str) -> list[str]:
 
 
 def _ranked(text: str) -> list[str]:
-    """Return the numbers of a text from the least on, if there are several numbers."""
+    """Return the different numbers of a text, the least first; an empty list if they are few."""
     return _several(sorted(dict.fromkeys(NUMBER.findall(text)), key=_value_of), FEWEST_RANKED)
 
 
 def _several(values: list[str], least: int) -> list[str]:
-    """Return several values, else none: the only value of a tool may be what the task asks for."""
+    """Return `values` if there are at least `least`, else an empty list: the only value of a reply
+    may be what the task asks for.
+    """
     return values if len(values) >= least else []
 
 
@@ -91,15 +102,15 @@ _EACH = re.compile("\0each(\\d+)\0")
 def slot(
     kind: str, place: int, *, opening: bool = False, source: str = "", spelling: str = ""
 ) -> str:
-    """Return the mark that is filled with the word, number or quotation at a place.
+    """Return the slot that is filled with the word, number or quotation at a position.
 
     Args:
-        kind: one of `PATTERNS`.
-        place: the place, from the end if negative.
-        opening: whether the opening is read, and not what was shown last.
-        source: p reads what was shown before the last; n reads of the last what is news, which
-            neither the opening nor the own action has said; a reads what the first reply showed.
-        spelling: how it is written, one of `SPELLINGS`; empty as it stands.
+        kind: one of `PATTERNS`, or another kind, such as a line or an option.
+        place: the position, from the end if negative.
+        opening: whether the opening is read, and not the newest observation.
+        source: "p" reads the observation before the newest; "n" reads the news of the newest; "a"
+            reads the first reply; "" leaves the choice to `opening`.
+        spelling: how the piece is written, one of `SPELLINGS`; "" for no change.
     """
     return f"\0{kind}{place}{source or ('o' if opening else 's')}{spelling}\0"
 
@@ -110,16 +121,16 @@ BEFORE_NUMBER, BEFORE_WORD = slot("number", 0, source="p"), slot("word", -1, sou
 
 @lru_cache(maxsize=4096)
 def matches(kind: str, text: str) -> tuple[str, ...]:
-    """Return the words, numbers, quotations, tokens or options of a text, the first words of its
-    lines, or the text as one.
-    """
+    """Return the pieces of a kind that a text has, such as its words, numbers or options."""
     if kind in _WHOLE:
         return tuple(_WHOLE[kind](text))
     return tuple(match[match.lastindex or 0] for match in PATTERNS[kind].finditer(text))
 
 
 def filled(text: str, scene: Scene) -> str:
-    """Fill the slots of a text; "nothing" where there is no such place."""
+    """Return a text with its slots filled; a slot is filled with "nothing" if what it reads has no
+    such piece.
+    """
     if "\0" not in text:
         return text
     if places := [int(place) for place in _EACH.findall(text)]:
@@ -143,7 +154,7 @@ def _word_of(row: Sequence[str], match: re.Match[str]) -> str:
 
 
 def _sources(kind: str, source: str, scene: Scene) -> Sequence[str]:
-    """Return the words, numbers, quotations or tokens of what a slot reads."""
+    """Return the pieces of a kind that a slot chooses from, in the text that its source names."""
     if source != "n":
         first = min(1, len(scene.episode.seen) - 1)
         read = {
@@ -161,25 +172,31 @@ def _sources(kind: str, source: str, scene: Scene) -> Sequence[str]:
 
 
 def all_of(kind: str, joint: str) -> str:
-    """Return the mark that is filled with everything of a kind that the task shows."""
+    """Return the slot that is filled with everything of a kind that the task shows, joined."""
     return f"\0all{kind}\0{joint}\0"
 
 
 def each_line(place: int) -> str:
-    """Return the mark that stands for the word at a place of each line of the task: a text with
-    such marks becomes as many lines.
+    """Return the slot for the word at a position of each line of the task: a text with such slots
+    becomes one line for each line of the task.
     """
     return f"\0each{place}\0"
 
 
 def _choices(text: str) -> list[str]:
-    """Return a pattern of each line that lists several things behind a colon: any of the things."""
+    """Return a regular expression for each line that lists several words behind a colon, which any
+    of these words matches.
+    """
     lists = [line.partition(": ")[2].split() for line in text.splitlines()]
     return ["|".join(map(re.escape, items)) for items in lists if len(items) > 1]
 
 
 def in_words(text: str) -> str:
-    """Return a text with its slots named for people: `<word 0 of the task>`."""
+    """Return a text with its slots named for reports.
+
+    >>> in_words(f"send {slot('word', 0, opening=True)} {slot('number', -1)}")
+    'send <word 0 of the task> <number -1>'
+    """
 
     def named(match: re.Match[str]) -> str:
         return f"<{match[1]} {match[2]}{_SOURCES[match[3]]}>"

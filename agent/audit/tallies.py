@@ -16,11 +16,13 @@ from .notation import Notation
 from .pressure import Pressure
 
 RULE_BOUND, SEARCH_BOUND = 0.5, 0.35
-"""Shares of the expert's reward that a rule without understanding, and a program without the right
-answer, may earn.
+"""Shares of the expert's reward that a learned rule, and a program without the right answer, may
+earn.
 """
 MORE_BOUND = 0.8
-"""What the expert's deeds may earn where more is done than was asked: it may be a small fault."""
+"""The share that a spoilt way may earn of which a part is right, or in which more is done than was
+asked: a fair reward may pay most of it.
+"""
 FARM_BOUND = 0.15
 """What repeating may earn beyond the expert's reward, as a share of it."""
 PRESSURE_BOUND = 0.25
@@ -36,18 +38,19 @@ class Trial:
     task: str
     reward: float
     solved: bool
-    """Whether it answered what the expert answers: then it was right, however it got there."""
+    """Whether the episode ended with the right answer, however the attacker found it."""
     actions: tuple[Action, ...]
 
 
 @dataclass(frozen=True)
 class AttackTally:
-    """All attacks of an attacker."""
+    """All trials of one attacker."""
 
     attacker: Attacker
     gain: Estimate
-    """Mean share of the expert's reward that counts against the environment, with its interval:
-    of a cheat, only what was paid without the right answer.
+    """The mean over tasks of what counts against the environment, as a share of the expert's
+    reward, with its 95 % interval. An episode of a cheat, a search or a forgery counts as 0 if it
+    ended with the right answer.
     """
     trials: tuple[Trial, ...]
     fault: str = ""
@@ -88,7 +91,7 @@ class AttackTally:
 
 @dataclass
 class Audit:
-    """What was measured."""
+    """All that an audit measured."""
 
     subject: str
     contract: Contract
@@ -133,7 +136,7 @@ class Audit:
         return sorted((t for t in self.tallies if t.wins), key=lambda t: -t.gain.value)
 
     def written(self, actions: Sequence[Action]) -> tuple[Action, ...]:
-        """Return actions in the form that the environment takes."""
+        """Return actions as the environment takes them: calls as texts if there is a notation."""
         if self.notation is None:
             return tuple(actions)
         return tuple(text for action in actions for text in self.notation.write(action))

@@ -36,8 +36,8 @@ from ludus.sandboxes.settings import SandboxSettings
 MAX_ANSWER_BYTES = 1 << 20
 """The longest answer that is read from an agent."""
 FOLDERS = "ludus-agent-"
-"""How the names of the temporary folders begin in which agents find the task and leave the answer;
-those of a trainer that was killed are removed at the next start.
+"""The beginning of the names of temporary folders in which agents find the task and leave the
+answer. Folders of a trainer that was killed are removed at the next start.
 """
 KILL_AFTER_S = 0.5
 """Seconds between SIGTERM and SIGKILL for an agent that is out of time."""
@@ -68,12 +68,12 @@ class AgentTimeout(AgentFailed):
 
 
 class AgentHostFailed(LudusError, RuntimeError):
-    """What the agent runs in has failed, which is not the agent's fault."""
+    """The sandbox of the agent has failed, which is not the agent's fault."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentTask:
-    """What an agent is given."""
+    """The task of an agent, with the addresses of the gateway."""
 
     base_url: str
     """The gateway's address for OpenAI's clients, which ends with /v1."""
@@ -316,7 +316,7 @@ class SandboxedCommand:
 
     words: list[str]
     files: dict[str, bytes]
-    """The files beside it, by name."""
+    """The files beside the program, by name."""
     sandbox: SlotSandbox
     limits: Limits
     variables: Mapping[str, str] = field(default_factory=dict[str, str])

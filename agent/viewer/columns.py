@@ -1,4 +1,4 @@
-"""What each column of `metrics.jsonl` is: its group, its name for people, how it is computed.
+"""The columns of `metrics.jsonl` for people: the group, the title and the meaning of each.
 
 The table is `static/columns.txt`: a pattern, the group, the title and the explanation in a line.
 """
@@ -20,7 +20,7 @@ class Column(msgspec.Struct, frozen=True):
     info: str
     """How the number is computed."""
     rank: int = 1000
-    """Its place in the group."""
+    """The position among the columns; known columns stand before others."""
 
 
 GROUPS = (
@@ -52,7 +52,7 @@ _RULES = [
 
 
 def column(name: str) -> Column:
-    """Return what is known of a column; an unknown column is shown under its name.
+    """Return a column with its group and title; an unknown column has its name as the title.
 
     >>> column("eval/pass@8").title
     'Pass@8'

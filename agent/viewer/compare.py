@@ -40,7 +40,7 @@ BUDGET = [
     "eval.tasks",
     "eval.samples",
 ]
-"""The settings that compared runs must share: what they may spend, and on what they are judged."""
+"""The settings that compared runs must share: their tasks, their budget, and their evaluation."""
 
 
 def iqm(scores: Scores) -> float:
@@ -194,12 +194,12 @@ def _curve(readers: Sequence[RunReader]) -> Any:
 
 
 def interval_text(pair: tuple[float, float] | None) -> str:
-    """Say an interval in words."""
+    """Return an interval as text; None is that of a single seed."""
     return "unknown: one seed" if pair is None else f"{pair[0]:.3f} to {pair[1]:.3f}"
 
 
 def _reach(curve: dict[str, Any] | None) -> str:
-    """Say what a recipe would reach by its fitted sigmoid."""
+    """Return the reward that a recipe approaches by its fitted sigmoid, as text."""
     if curve is None:
         return "too few points"
     if not curve["bounded"]:
@@ -208,7 +208,7 @@ def _reach(curve: dict[str, Any] | None) -> str:
 
 
 def _enough(pair: dict[str, Any]) -> str:
-    """Say whether the seeds of a pair are enough, and else how many more would be."""
+    """Return whether the seeds of a pair are enough, and else how many more are needed, as text."""
     decided = {"larger": "the first is better", "smaller": "the second is better"}
     if pair["decision"] != "open":
         return f"enough: {decided.get(pair['decision'], 'no difference')}"
@@ -232,9 +232,10 @@ def _last_of(reader: RunReader, column: str) -> dict[str, float]:
 
 
 def _different_budgets(readers: Sequence[RunReader]) -> list[str]:
-    """Return the runs that spend something else than the most common budget, with what differs.
+    """Return the reasons why runs cannot be compared: settings that are missing or differ from
+    those of most runs, and steps that are not made yet.
 
-    What a run of another kind, such as `ludus sft`, does not know at all is one line of that run.
+    All settings that a run of another kind, such as `ludus sft`, does not have are one reason.
     """
     flat = {reader.name: reader.flat_settings() for reader in readers}
     refused: list[str] = []

@@ -51,7 +51,7 @@ ROLLOUT: dict[str, Any] = {
 Found = tuple[Any, Episode]
 """The row of the index, and the episode."""
 File = tuple[str, Any]
-"""The name of a file, and what it holds: rows, or what else its ending stands for (`WRITERS`)."""
+"""The name of a file, and its content: rows, or what the writer of its ending takes (`WRITERS`)."""
 
 
 @dataclass(frozen=True)

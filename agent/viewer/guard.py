@@ -1,5 +1,5 @@
-"""What stands before a page of this machine, here and where people label: who may look, and what a
-browser may do with what it gets.
+"""The guard of pages that this machine serves, for viewing and for labelling: tokens, and headers
+that limit what a browser may do.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from .page import HEADERS
 def page_guard(
     cookie: str, named: Callable[[str], str] | None, *, local: bool, verb: str, root: str = "/"
 ) -> Middleware:
-    """Return what lets through who brings a token, once in the address and then as a cookie, and
-    tells errors by their status.
+    """Return the middleware that refuses requests without a token, which stands once in the address
+    and then in a cookie, and that answers errors with their status.
 
     Args:
         cookie: the cookie's name.
-        named: whose token it is, empty for a token of nobody; None lets everybody through.
+        named: from a token to the name of its owner, "" for none; None lets everybody through.
         local: whether the Host header has to name this machine, so that no page of another origin
             reaches the server by a name of its own.
         verb: the command that printed the address.

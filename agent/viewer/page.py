@@ -48,7 +48,7 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-"""What every answer with a page says, here and where people label: a browser runs nothing else."""
+"""The headers of all pages, also for labelling: a browser runs no script but the page's own."""
 LIMIT = 5_000_000
 """The most bytes of a file."""
 TELLING = 300
@@ -101,7 +101,7 @@ def _document(head: str, boot: Mapping[str, object], tail: str) -> str:
 
 @dataclass(frozen=True)
 class PageHead:
-    """What stands above the overview of a file."""
+    """The head of a page in a file, which stands above the overview."""
 
     title: str = ""
     lead: str = ""

@@ -1,6 +1,7 @@
-"""A run folder in a reader's eyes: running, finished, crashed, copied, half written, or old.
+"""Reading a run folder, which may be running, finished, crashed, copied, half written, or old.
 
-Nothing is written there, nothing is locked, and no line is fatal: what cannot be read is counted.
+Nothing is written to the folder and no lock is taken. A line that cannot be read is counted and
+left out.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ from .tail import Tail
 from .tokens import Detokenizer, load_detokenizer
 
 DEPTH = 4
-"""Folders down to which runs are looked for."""
+"""How many folders deep runs are looked for."""
 STALLED_S = 300.0
 """Least seconds without a line after which a run that is locked counts as stalled."""
 STALLED_STEPS = 6.0
-"""Steps' worth of time without a line after which it does (Miles)."""
+"""The same in median times of a step, if this is longer (Miles)."""
 
 
 class Series:
@@ -50,7 +51,7 @@ class RunReader:
 
     Args:
         path: the folder or the file.
-        name: how pages call it, which no other run of the page is called.
+        name: the name on pages, unique among the runs of a page.
         cache: the folder for the index of episodes; None keeps it in memory.
         tokenizer: a model folder or `tokenizer.json`; None looks for the run's own.
     """
@@ -77,7 +78,7 @@ class RunReader:
         self._settings: tuple[int, dict[str, Any]] = (0, {})
 
     def refresh(self) -> bool:
-        """Read what is new; return whether anything was."""
+        """Read new metrics, findings and episodes; return whether there were any."""
         changed = [self._read_metrics(), self._read_findings(), self.store.refresh()]
         self.version += any(changed)
         return any(changed)
@@ -140,7 +141,9 @@ class RunReader:
         return flat
 
     def recipe_settings(self) -> dict[str, str]:
-        """Return what two seeds of a recipe share: the settings without seed and places."""
+        """Return the settings that all seeds of a recipe share: those without seed, address and
+        folders.
+        """
         return {
             name: value
             for name, value in self.flat_settings().items()
@@ -168,7 +171,7 @@ class RunReader:
         return planned if isinstance(planned, int) else 0
 
     def data(self, name: str) -> Any:
-        """Return what a file of JSON says; None where it is missing or cannot be read."""
+        """Return the content of a JSON file of the run; None if the file cannot be read."""
         with suppress(msgspec.DecodeError):
             return msgspec.json.decode(self.file(name) or "null")
         return None
@@ -180,7 +183,7 @@ class RunReader:
         return self.data(f"../{self.path.name}.cluster/processes.json")
 
     def state(self, now: float | None = None) -> str:
-        """Return how the run stands: running, stalled, finished, ended early, episodes only, or
+        """Return the state of the run: running, stalled, finished, ended early, episodes only, or
         without a step.
         """
         if not self.path.is_dir() or not (self.lines or self.settings):
@@ -199,7 +202,7 @@ class RunReader:
     # --- episodes ---------------------------------------------------------------------------------
 
     def episode(self, number: int) -> tuple[Any, Episode] | None:
-        """Return the row and the episode with an id of the index; None where it is gone."""
+        """Return the row of the index with an id, and its episode; None if either is gone."""
         rows = self.store.rows("SELECT * FROM episodes WHERE id=?", number)
         if not rows:
             return None
@@ -215,7 +218,9 @@ class RunReader:
         return row, episode
 
     def decoder(self) -> Detokenizer | None:
-        """Return what turns ids into text: of the given tokenizer, or of the run's own model."""
+        """Return the function from token ids to text, by the given tokenizer or that of the run's
+        model; None without a tokenizer.
+        """
         if self._decode is None:
             candidates = [self._tokenizer] if self._tokenizer else self._own_tokenizers()
             for path in candidates:

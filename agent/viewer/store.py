@@ -116,7 +116,7 @@ class Store:
         )
         self._searched: dict[str, list[int]] = {}
         self._counts: tuple[int, dict[str, dict[str, int]]] = (-1, {})
-        """What `counts` returned, and the changes of the index by then."""
+        """The number of changes of the index at the last call of `counts`, and the result."""
         self._sizes: dict[str, int] = {}
         """The bytes of the files that are known whole."""
         try:
@@ -184,7 +184,7 @@ class Store:
 
     @property
     def annotations(self) -> Path:
-        """The file with what the learner found."""
+        """The file of the learner's annotations."""
         return self.source / "annotations" / "learner.jsonl"
 
     @property

@@ -16,13 +16,13 @@ from .tokens import class_of, pieces
 
 MAX_IMAGE_BYTES = 1 << 20
 MAX_CHARS = 2_000_000
-"""Characters of a message that are sent; a longer one is cut in the middle, and says so."""
+"""Most characters of a message that are sent; a longer one is cut in the middle, with a note."""
 
 
 def trajectory_data(
     trajectory: Trajectory, role: int, windows: Mapping[Any, Any], decode: Any
 ) -> Any:
-    """Return what a role did, as the page shows it.
+    """Return the actions of a role, as the page shows them.
 
     Args:
         trajectory: the role's part of an episode.

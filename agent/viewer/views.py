@@ -597,7 +597,7 @@ OF_ROLLOUTS: dict[str, Callable[[RunReader, Query], Any]] = {
     "episode": _episode,
     "accounts": _accounts,
 }
-"""Views of a run that also read what became of its rollouts."""
+"""Views of a run that also read the records of its rollouts."""
 VIEWS = (*OF_RUNS, *OF_RUN, *OF_ROLLOUTS)
 """The names of all views."""
 WORDS = {
@@ -605,4 +605,4 @@ WORDS = {
     "compare": "runs by column", "episodes": "run sort offset limit choices",
     "lanes": "run step most", "steps": "run step", "tasks": "run passing", "episode": "run id",
 }  # fmt: skip
-"""What a query of a view may hold, filters aside; `run` alone where nothing is said."""
+"""The words that a query of a view may have, besides filters; `run` alone for other views."""

@@ -26,6 +26,7 @@ from ..guest.run.plan import JailPlan
 from ..guest.run.request import Request, encode
 from ..local import process_tree
 from ..local.control_groups import BorrowedGroup, group_of
+from ..local.runs import Beside
 from ..local.slots import START_TIMEOUT_S, RunOutcome, Slot, SlotLost
 from ..protocol import ExecutionStatus, Limits, Usage
 from .config import LINE_FOLDER, SOCKET, Container
@@ -179,6 +180,7 @@ class ContainerSlot(Slot):
         stdin: bytes = b"",
         peers: Sequence[tuple[str, int]] = (),
         preserve: bool = False,
+        beside: Beside | None = None,
     ) -> RunOutcome:
         """Run a request to the end; see `Slot.run`.
 
@@ -196,7 +198,7 @@ class ContainerSlot(Slot):
         before = self._bounds_reached()
         try:
             run_outcome = await super().run(
-                request, limits, stdin=stdin, peers=peers, preserve=preserve
+                request, limits, stdin=stdin, peers=peers, preserve=preserve, beside=beside
             )
         except SlotLost:
             after = self._bounds_reached()

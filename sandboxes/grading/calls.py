@@ -13,10 +13,11 @@ import os
 import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 from ..guest.run.request import PROVE, PROVE_PYTEST, SERVE, Request
-from ..local.runs import RunOutcome, SlotLost, refusal
+from ..guest.testing.run_tests import READ
+from ..local.runs import Beside, RunOutcome, SlotLost, refusal
 from ..local.slot_sandbox import SlotSandbox
 from ..local.slots import Slot
 from ..protocol import MIB, ExecutionStatus, Limits
@@ -55,7 +56,7 @@ _GRACE_S = 0.05
 """Seconds the solution's side may take to end by itself once the tests are over."""
 
 _TEST_SIDE_EXTRA_S = 2.0
-_ENDED_BADLY = (ExecutionStatus.TIMEOUT, ExecutionStatus.OOM, ExecutionStatus.INFRA_ERROR)
+_AT_A_LIMIT = (ExecutionStatus.TIMEOUT, ExecutionStatus.OOM)
 
 
 async def grade_calls(
@@ -89,8 +90,8 @@ async def grade_calls(
 
 
 async def twice(run: Callable[[], Awaitable[T]]) -> T:
-    """Return what `run` returns, which is tried again once if the sandbox, and not what runs in it,
-    fails.
+    """Return the result of `run`; if the sandbox fails, and not the program in it, `run` is called
+    a second time.
 
     Raises:
         SlotLost: the sandbox failed twice, or no descriptor is left.
@@ -133,7 +134,7 @@ class _Grading:
                         return None
                     async with (
                         self._sandbox.pool(self._kind).take() as (solver,),
-                        self._serving(solver, our_end.detach()) as serving,
+                        self._serving(solver, test_runner.slot, our_end, report) as serving,
                     ):
                         ended = await test_runner.over(serving, _TEST_SIDE_EXTRA_S)
                 if not (ended and os.fstat(report.fileno()).st_size):
@@ -163,25 +164,29 @@ class _Grading:
         with our_end, far, os.fdopen(os.memfd_create("report"), "rb") as report:
             async with (
                 self._sandbox.pool(self._kind).take(2) as (solver, tester),
-                self._serving(solver, our_end.detach()) as serving,
+                self._serving(solver, tester, our_end, report) as serving,
             ):
                 request = Request(mode=mode, options=self._job)
                 lines = [("report", os.dup(report.fileno())), ("peer", far.detach())]
-                proved = await tester.run(request, patient, peers=lines)
+                proved = await tester.run(request, patient, peers=lines, beside=Beside(solver))
             if proved.status is ExecutionStatus.INFRA_ERROR:
                 raise SlotLost(proved.detail)
-            if proved.status is ExecutionStatus.TIMEOUT and not os.fstat(report.fileno()).st_size:
-                raise UnusableTests("the tests cannot be read within the limits of the grading")
+            if proved.status in _AT_A_LIMIT and not os.fstat(report.fileno()).st_size:
+                raise UnusableTests(f"the tests cannot be read: that {proved.detail}")
             ended_reason = f"{proved.status} {proved.detail}".strip()
             return _read_report(report.fileno(), await serving, ended_reason)
 
     @asynccontextmanager
-    async def _serving(self, solver: Slot, line: int) -> AsyncGenerator[asyncio.Future[RunOutcome]]:
+    async def _serving(
+        self, solver: Slot, tester: Slot, line: socket.socket, report: IO[bytes]
+    ) -> AsyncGenerator[asyncio.Future[RunOutcome]]:
         """Run the solution beside the block; the solution has ended when the block is left, by any
-        way.
+        way. It is not charged for the time in which the tests are read.
         """
         request = Request(mode=SERVE, blobs=[self._code])
-        run = solver.run(request, self._limits, peers=[("peer", line)])
+        beside = Beside(tester, lambda: os.fstat(report.fileno()).st_size > 0)
+        peers = [("peer", line.detach())]
+        run = solver.run(request, self._limits, peers=peers, beside=beside)
         serving = asyncio.ensure_future(run)
         try:
             # The task begins here, before the tests are sent: loading the solution takes longer.
@@ -205,9 +210,9 @@ def _read_report(report: int, outcome: RunOutcome, ended_reason: str) -> list[Te
     """Return the results, with a failed result in place of what is missing, which says why.
 
     Raises:
-        SlotLost: results are missing by a fault of the sandbox.
-        UnusableTests: the tests do not compile.
-        GradingFault: the harness failed in a step that uses nothing of the solution.
+        SlotLost: results are missing by a fault of the sandbox, or the tests were never read.
+        UnusableTests: the tests cannot be used.
+        GradingFault: the harness failed to read the tests, in which the solution has no part.
     """
     rows = read_rows(report, _REPORT_BYTES)
     results = [
@@ -216,11 +221,14 @@ def _read_report(report: int, outcome: RunOutcome, ended_reason: str) -> list[Te
     last = rows[-1] if rows else {}
     if "unusable" in last:
         raise UnusableTests(last["unusable"])
-    if "ours" in last:
-        raise GradingFault(last["ours"])
-    if results and not results[-1].passed and outcome.status in _ENDED_BADLY:
-        if outcome.status is ExecutionStatus.INFRA_ERROR:
-            raise SlotLost(outcome.detail)
+    if READ not in rows:
+        if "fault" in last:
+            raise GradingFault(last["fault"])
+        raise SlotLost(f"the process of the tests ended before it had read them: {ended_reason}")
+    is_passed = "done" in last and all(result.passed for result in results)
+    if outcome.status is ExecutionStatus.INFRA_ERROR and not is_passed:
+        raise SlotLost(outcome.detail)
+    if results and not results[-1].passed and outcome.status in _AT_A_LIMIT:
         results[-1] = TestResult(
             False, f"{outcome.status}: the solution {outcome.detail}", results[-1].seconds
         )

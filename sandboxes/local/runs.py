@@ -14,7 +14,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -189,14 +189,25 @@ class RunSlot(Protocol):
         ...
 
 
+class Beside(NamedTuple):
+    """The other run of a grading: the two take turns, so that each waits for what keeps the other
+    from a core.
+    """
+
+    slot: RunSlot
+    is_ready: Callable[[], bool] = lambda: True
+    """Whether the other run has done what it does alone; until then this one is charged no wall
+    time."""
+
+
 class Run:
     """A run in progress: opens the pipes, watches the limits, and makes the outcome from the
     report.
     """
 
-    def __init__(self, slot: RunSlot, limits: Limits) -> None:
-        self.slot = slot
-        self.limits = limits
+    def __init__(self, slot: RunSlot, limits: Limits, beside: Beside | None = None) -> None:
+        self.slot, self.limits, self.beside = slot, limits, beside
+        self.waited_before = 0.0
         self.loop = asyncio.get_running_loop()
         self.streams: list[_Stream] = []
         self.reading = False
@@ -246,6 +257,8 @@ class Run:
         # still going is charged as if it had computed on one core since.
         if self.slot.group:
             self.cpu_before = self.slot.group.cpu_s() - _FIRST_LOOK_S
+        if self.beside:  # a process there may have waited in earlier gradings
+            self.waited_before = process_tree.waited_s(self.beside.slot.processes())
         self._hold()
 
     def _read(self, stream: _Stream) -> None:
@@ -270,10 +283,13 @@ class Run:
     def _hold(self) -> None:
         if not self._has_begun():
             return
-        elapsed = time.monotonic() - self.started
-        limits = self.limits
+        now, limits = time.monotonic(), self.limits
+        is_paired = not self.beside or self.beside.is_ready()
+        if not is_paired:
+            self.started = now
+        elapsed = now - self.started
         cpu, problem = self._used()
-        left_s = limits.timeout_s - elapsed
+        left_s, patience_s = limits.timeout_s - elapsed, _PATIENCE * limits.timeout_s
         if cpu >= limits.cpu_s:
             self.stop(ExecutionStatus.TIMEOUT, f"used more than {limits.cpu_s:g} s of CPU time")
         elif problem:
@@ -282,27 +298,35 @@ class Run:
             # Time spent ready to run but without a core is the machine's doing, and extends the
             # wall limit (decision 0401). A run that has had its time ends as TIMEOUT; a run that
             # has waited too long for a core ends as INFRA_ERROR.
-            waited = 0.0
-            if cpu < limits.timeout_s:
-                pids = self.slot.processes()
-                waited = process_tree.waited_s(pids)
-                # Of `n` threads that want a core, each waits for the others of the same run.
-                cores, wanting = len(os.sched_getaffinity(0)), process_tree.runnable(pids)
-                waited -= elapsed * max(0.0, 1 - cores / max(wanting, 1))
-            left_s = limits.timeout_s - (elapsed - max(waited, 0.0))
+            waited = self._waited_s(elapsed) if cpu < limits.timeout_s else 0.0
+            left_s = limits.timeout_s - (elapsed - waited)
             if left_s <= 0.01 * limits.timeout_s:
                 self.stop(ExecutionStatus.TIMEOUT, f"ran for more than {limits.timeout_s:g} s")
-            elif elapsed > _PATIENCE * limits.timeout_s:
+            elif elapsed > patience_s:
                 reason = (
                     f"of {elapsed:.1f} s it waited {waited:.1f} s for a core: an overloaded machine"
                 )
                 self.stop(ExecutionStatus.INFRA_ERROR, reason)
+        elif not is_paired and now - self.asked > _CLEARING_TIMEOUT_S + patience_s:
+            self.stop(ExecutionStatus.INFRA_ERROR, "the other side of the grading is not ready")
         if not self.verdict:
             # The CPU limit cannot be reached before all cores together have used what is left.
             soon = max(_SHORTEST_LOOK_S, (limits.cpu_s - cpu) / (os.cpu_count() or 1))
             counted = self.slot.group and not self.slot.watches_disk
             often = _LOOK_EVERY_S if counted else _SHORTEST_LOOK_S
             self.timer = self.loop.call_later(max(0.001, min(left_s, soon, often)), self._look)
+
+    def _waited_s(self, elapsed: float) -> float:
+        """Return how many of `elapsed` seconds the run was kept waiting for a core."""
+        pids = self.slot.processes()
+        waited = process_tree.waited_s(pids)
+        if self.beside:
+            there = self.beside.slot.processes()
+            waited += max(0.0, process_tree.waited_s(there) - self.waited_before)
+            pids = pids + there
+        # Of `n` threads that want a core, each waits for the others of the same run.
+        cores, wanting = len(os.sched_getaffinity(0)), process_tree.runnable(pids)
+        return max(0.0, waited - elapsed * max(0.0, 1 - cores / max(wanting, 1)))
 
     def _used(self) -> tuple[float, tuple[ExecutionStatus, str] | None]:
         """Return the used CPU seconds, and the exceeded limit, if any, other than time."""

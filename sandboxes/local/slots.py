@@ -18,7 +18,7 @@ from ..guest.run.slot import ORDER, READY
 from ..protocol import Limits
 from . import process_tree
 from .control_groups import ControlGroup
-from .runs import KILL_TIMEOUT_S, Run, RunOutcome, SlotLost, refusal
+from .runs import KILL_TIMEOUT_S, Beside, Run, RunOutcome, SlotLost, refusal
 from .supervisor import Supervisor, pair, spawn
 
 __all__ = ["START_TIMEOUT_S", "RunOutcome", "Slot", "SlotLost"]
@@ -96,6 +96,7 @@ class Slot:
         stdin: bytes = b"",
         peers: Sequence[tuple[str, int]] = (),
         preserve: bool = False,
+        beside: Beside | None = None,
     ) -> RunOutcome:
         """Run a request to the end, and return the outcome.
 
@@ -107,6 +108,7 @@ class Slot:
                 here once they are sent, so that the other end of a line sees it close when the
                 child ends.
             preserve: keep the run's files for the next run in this slot.
+            beside: the run with which this run takes turns, if any.
 
         Raises:
             SlotLost: the slot broke; the run's outcome is unknown.
@@ -118,7 +120,7 @@ class Slot:
                 self._lose("that was still going when the slot was used again")
             if not self.alive:
                 raise SlotLost("the slot has ended")
-            run = Run(self, limits)
+            run = Run(self, limits, beside)
             self._waiter = self._loop.create_future()
             try:
                 if self.group:

@@ -7,6 +7,8 @@ import asyncio
 import gzip
 import json
 import os
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -570,6 +572,44 @@ async def test_tests_that_are_never_read_to_their_end_are_the_task_s_fault(
         sandbox, "while True: pass\n", ["assert f(1) == 1"], options=GradeOptions(timeout_s=1)
     )
     assert (late.status, late.reward) == (Status.OK, 0.0)
+
+
+LATE = {
+    "read": ("import time\ntime.sleep(1.5)", "assert f(1) == 1"),
+    "computed": ("", "spent = sum(n % 7 for n in range(5_000_000))\nassert f(1) == 1"),
+}
+
+
+@pytest.mark.parametrize("name", LATE)
+async def test_a_solution_is_not_charged_for_what_the_tests_wait_for(
+    sandbox: SlotSandbox, name: str
+) -> None:
+    prelude, test = LATE[name]
+    hogs = [
+        subprocess.Popen([sys.executable, "-c", "while True: pass"], start_new_session=True)
+        for _ in range(4 * len(os.sched_getaffinity(0)) * (name == "computed"))
+    ]
+    try:
+        options = GradeOptions(prelude=prelude, timeout_s=1)
+        verdict = await grade(sandbox, "def f(n):\n    return n\n", [test], options=options)
+    finally:
+        for hog in hogs:
+            hog.kill()
+            hog.wait()
+    assert (verdict.status, verdict.reward) == (Status.OK, 1.0), verdict
+
+
+@pytest.mark.parametrize(
+    "fault", ["os.kill(os.getpid(), 9)", "bytearray(2 << 30)", "import time\ntime.sleep(30)"]
+)
+async def test_tests_whose_process_ends_before_they_are_read_are_no_zero(
+    sandbox: SlotSandbox, fault: str
+) -> None:
+    options = GradeOptions(prelude=f"import os\n{fault}", timeout_s=1)
+    verdict = await grade(
+        sandbox, "def f(n):\n    return n\n", ["assert f(1) == 1"], options=options
+    )
+    assert verdict.reward is None, verdict
 
 
 async def test_a_name_of_the_solution_that_the_tests_bind_again_is_refused(

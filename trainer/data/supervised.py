@@ -1,7 +1,8 @@
-"""What runs of supervised training share: the folder, the model, the loop of updates, checkpoints.
+"""The parts that all runs of supervised training share: the folder, the model, the loop of updates
+and the checkpoints.
 
-A run that is cut, by Ctrl-C or otherwise, leaves the last whole step, and `run.resume` continues it
-as if it had not been cut.
+A run that ends early, by Ctrl-C or an error, writes a checkpoint of its last whole step first. With
+`run.resume` a run continues from its newest checkpoint as if it had not ended.
 """
 
 from __future__ import annotations
@@ -54,14 +55,16 @@ SettingsT = TypeVar("SettingsT", bound=SupervisedConfig)
 
 @dataclass
 class OpenedRun:
-    """A run's folder, and the model that it trains, of which nothing is in memory yet."""
+    """The folder of a run and its model, whose weights are not loaded yet."""
 
     settings: SupervisedConfig
     folder: RunFolder
     path: str
-    """The folder of the model: where the run starts, or its newest checkpoint."""
+    """The folder of the model: that of the settings at the start of a run, else its newest
+    checkpoint.
+    """
     start: Path | None
-    """The checkpoint that the run goes on from."""
+    """The checkpoint that the run continues from; None at its start."""
     step: int
     """Number of finished steps."""
     tokenizer: Any
@@ -69,7 +72,7 @@ class OpenedRun:
     chat_format: ChatFormat
 
     def reading(self) -> ReadingOptions:
-        """Return how the model is read."""
+        """Return how the model reads examples: images, mixed precision, the type of the head."""
         settings = self.settings.model
         return ReadingOptions(
             images=self.images,
@@ -78,12 +81,13 @@ class OpenedRun:
         )
 
     def longest(self) -> int:
-        """Return the most tokens that the model reads."""
+        """Return the most tokens that the model reads; 2**30 if its configuration has no limit."""
         config = outline_model(self.path).config.get_text_config()
         return int(getattr(config, "max_position_embeddings", 0) or 1 << 30)
 
     def learner(self, planned_updates: int) -> Learner:
-        """Load the model, and go on with the optimizer of the checkpoint.
+        """Return the learner with the model, and with the optimizer of the checkpoint if the run
+        continues.
 
         Raises:
             ConfigError: the checkpoint is of another kind of run, or of another model.
@@ -115,7 +119,7 @@ class OpenedRun:
 def claimed_folder(
     config: SupervisedConfig, path: Path, stack: AsyncExitStack
 ) -> tuple[RunFolder, Path | None, int]:
-    """Claim a run's folder; `stack` closes it.
+    """Return a run's folder, claimed for this process; `stack` closes the folder.
 
     Returns:
         The folder, the checkpoint that the run goes on from (None at its start), and the number of
@@ -146,8 +150,8 @@ def open_run(
         config: the settings, which are compared with those of a run that goes on.
         path: the run folder.
         stack: closes the folder.
-        located: returns the model's folder for a run that starts, once its folder is there; without
-            it that of the settings, where "tiny" is written.
+        located: from the run's folder to that of the model, for a run that starts; by default the
+            model of the settings. A model called "tiny" is written to the run's folder.
 
     Raises:
         ConfigError: the folder holds another run, settings differ, or the model cannot be trained.
@@ -170,13 +174,13 @@ def open_run(
 
 
 class SupervisedRun(ABC, Generic[SettingsT, ExampleT]):
-    """A run that makes an update a step.
+    """A run of supervised training: each step is one update.
 
     Args:
         config: the settings.
         folder: the run folder.
         step: number of finished steps.
-        examples: what is learned, and what is held out; None where every update makes its own.
+        examples: the examples to learn and those held out; None if each update makes its own.
 
     Raises:
         ConfigError: the run goes on, and its data have changed.
@@ -202,19 +206,19 @@ class SupervisedRun(ABC, Generic[SettingsT, ExampleT]):
 
     @abstractmethod
     def saved(self) -> SavedModel:
-        """Return what a checkpoint holds."""
+        """Return the model with its tokenizer, for a checkpoint."""
 
     @abstractmethod
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint keeps besides the model."""
+        """Return what a checkpoint holds besides the model, such as the optimizer."""
 
     @abstractmethod
     async def learn(self) -> dict[str, float]:
-        """Make the update that follows `step` updates, and return its metrics."""
+        """Make the next update, and return its metrics; `step` updates are made already."""
 
     @property
     def learned(self) -> bool:
-        """Whether the run may end before its last step."""
+        """Whether the run has learned enough to end before its last step; by default not."""
         return False
 
     @property
@@ -223,11 +227,13 @@ class SupervisedRun(ABC, Generic[SettingsT, ExampleT]):
         return False
 
     def drawn(self) -> list[ExampleT]:
-        """Return the examples of the update that follows."""
+        """Return the examples of the next update."""
         return self.examples.batch(self.step, self.config.batch_size, seed=self.config.seed)
 
     async def measure(self) -> dict[str, float]:
-        """Measure what is held out, every `eval_every` updates and at the end."""
+        """Return metrics of the held-out examples, every `eval_every` updates and at the end; else
+        an empty dict.
+        """
         every, last = self.config.eval_every, self.step == self.steps
         if not self.examples.held_out or not (last or (every and self.step % every == 0)):
             return {}
@@ -235,7 +241,7 @@ class SupervisedRun(ABC, Generic[SettingsT, ExampleT]):
 
     @abstractmethod
     def measured(self) -> dict[str, float]:
-        """Return what is measured of the examples that are held out, which are some."""
+        """Return metrics of the held-out examples, of which there is at least one."""
 
     async def update(self) -> dict[str, float]:
         """Make an update, and write its metrics."""
@@ -269,7 +275,7 @@ class SupervisedRun(ABC, Generic[SettingsT, ExampleT]):
         return newest_checkpoint(self.folder.checkpoints)
 
     def try_save(self) -> None:
-        """Write a checkpoint; one that cannot be written is told, and the run goes on.
+        """Write a checkpoint; a failure is logged as a warning, and the run continues.
 
         Raises:
             SaveFailed: `run.max_failed_saves` checkpoints in a row could not be written.
@@ -283,7 +289,7 @@ class SupervisedRun(ABC, Generic[SettingsT, ExampleT]):
             logger.warning("%s", error)
 
     def save(self) -> Path:
-        """Write a checkpoint, with every line of metrics before it, and return the folder.
+        """Write all metrics so far and a checkpoint, and return the folder of the checkpoint.
 
         Raises:
             SaveFailed: the disk is full or failing; the older checkpoints stay.
@@ -307,7 +313,7 @@ class PolicyRun(SupervisedRun[SettingsT, ExampleT]):
         config: the settings.
         opened: the folder and the model.
         examples: see `SupervisedRun`.
-        most_tokens: trained tokens after which the run ends; 0 has no bound.
+        most_tokens: trained tokens after which the run ends; 0 for no limit.
     """
 
     def __init__(
@@ -321,7 +327,7 @@ class PolicyRun(SupervisedRun[SettingsT, ExampleT]):
         super().__init__(config, opened.folder, opened.step, examples)
         self.most_tokens = most_tokens
         self.tokens = sum(tokens_of(row) for row in rows_of(opened.folder.path))
-        """Trained so far."""
+        """The number of tokens that were trained so far."""
         self.opened, self.learner = opened, opened.learner(self.steps)
 
     @property
@@ -336,7 +342,7 @@ class PolicyRun(SupervisedRun[SettingsT, ExampleT]):
         return metrics
 
     def saved(self) -> SavedModel:
-        """Return the policy as it is now."""
+        """Return the policy with its present weights, and the tokenizer."""
         return SavedModel(self.learner.model, self.opened.tokenizer, images=self.learner.images)
 
     def state(self) -> dict[str, Any]:

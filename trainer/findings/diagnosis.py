@@ -1,4 +1,4 @@
-"""Applies the rules to a run, step by step, and writes what opens and closes."""
+"""The diagnosis of a run: rules are applied step by step, and findings open and close."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ class Diagnosis:
         self._rules = rules
 
     def add(self, row: Mapping[str, float]) -> list[RunFinding]:
-        """Add a row of `metrics.jsonl`, and return what has changed."""
+        """Add a row of `metrics.jsonl`, and return the findings that have opened, changed or
+        closed.
+        """
         before = dict(self.findings)
         if self.history.add(row) or "eval/episodes" in row:
             for rule in self._rules:
@@ -114,12 +116,12 @@ class Diagnosis:
 
     @property
     def state(self) -> State | None:
-        """How the run stands: the worst of what its open findings say; None if they say nothing."""
+        """The state of the run: the worst among its open findings; None if no finding has one."""
         return state_of(self.findings.values())
 
     def standing(self) -> list[RunFinding]:
-        """Return what stands after the newest step: the open findings, with today's numbers, and
-        the closed ones that are causes of open ones.
+        """Return the findings after the newest step: open ones with the numbers of this step, and
+        closed ones that are causes of open ones.
         """
         rules = {rule.name: rule for rule in self._rules}
         causes = {each.cause for each in self.findings.values() if each.status == "open"}
@@ -155,8 +157,8 @@ def diagnose(folder: Path) -> Diagnosis:
 
 
 def events_of(folder: Path) -> list[RunFinding]:
-    """Return what a run has told besides the findings of rules, such as a checkpoint that could
-    not be written.
+    """Return the events of a run: the newest finding of each name that is no rule's, such as a
+    checkpoint that could not be written.
     """
     names = {rule.name for rule in RULES}
     return [each for name, each in newest(read_findings(folder)).items() if name not in names]

@@ -1,4 +1,9 @@
-"""The history of a run as rules read it: rows of metrics, settings, recipe, failures."""
+"""The history of a run, as rules of findings read it: rows of metrics, settings, recipe, failures.
+
+A **row** is a line of `metrics.jsonl` without values that are no finite numbers. A **step** here
+plays episodes; an update on data (`ludus sft`) plays none. The **level** of several steps is their
+mean reward with its standard error.
+"""
 
 from __future__ import annotations
 
@@ -24,28 +29,28 @@ FAILURES = "failures.jsonl"
 IMPORTS = "imports.json"
 """File of a run with the user's files and modules that `ludus --import` named."""
 SHORT, LONG = 5, 20
-"""Windows of rules, in steps: that of a level, and that of a trend."""
+"""Numbers of steps over which rules compute a level and a trend."""
 
 
 class LostEpisodes(msgspec.Struct, frozen=True, kw_only=True):
-    """Why episodes of a step have no reward: a line of `failures.jsonl`."""
+    """A reason for which episodes of a step have no reward: a line of `failures.jsonl`."""
 
     step: int
     reason: str
     count: int
-    """Number of the step's episodes that failed so."""
+    """The number of episodes without a reward for this reason."""
     tasks: list[str]
-    """A few of their tasks."""
+    """The ids of at most three tasks of these episodes."""
 
 
 class RunHistory:
-    """What a run has written so far.
+    """All that a run has written so far: rows, settings, recipe and failures.
 
     Args:
         settings: the settings as a table (`config.toml`).
         recipe: the recipe as a table (`recipe.json`).
-        folder: the folder, as remedies name it.
-        imports: what `ludus --import` named, for remedies that must import the same.
+        folder: the path of the run folder, for commands in remedies.
+        imports: the files and modules that `ludus --import` named, for commands in remedies.
     """
 
     def __init__(
@@ -64,14 +69,16 @@ class RunHistory:
         self.rows: list[Mapping[str, float]] = []
         """The rows of steps, in order."""
         self.updates: list[Mapping[str, float]] = []
-        """The rows of updates on data, which play nothing, in order."""
+        """The rows of updates on data, in order."""
         self.held_out: list[Mapping[str, float]] = []
         """The rows of evaluations, in order."""
         self.failures: list[LostEpisodes] = []
 
     @classmethod
     def read(cls, folder: Path) -> RunHistory:
-        """Read the settings of a run folder, which may lack any of its files; see `rows_of`."""
+        """Return the history of a run folder without rows (`rows_of`) and failures; a file with
+        settings, recipe or imports that is missing counts as empty.
+        """
         settings: dict[str, Any] = {}
         with suppress(ConfigError):  # missing, or cut short
             settings = read_toml(folder / "config.toml")
@@ -83,7 +90,7 @@ class RunHistory:
         return cls(settings, recipe, folder=str(folder), imports=imports)
 
     def add(self, row: Mapping[str, float]) -> bool:
-        """Add a row of `metrics.jsonl`; return whether it is the row of a step."""
+        """Add a row of `metrics.jsonl`; return whether the row is of a step with episodes."""
         known = {
             name: value
             for name, value in row.items()
@@ -112,11 +119,11 @@ class RunHistory:
     # --- settings ---------------------------------------------------------------------------------
 
     def setting(self, name: str) -> Any:
-        """Return a setting by dotted name; the default where the run has not written it."""
+        """Return a setting by dotted name; its default if the run has not written the setting."""
         return _at(self._settings, name, _at(self._usual, name, None))
 
     def chosen(self, name: str) -> bool:
-        """Whether the user chose a setting: it is not the default."""
+        """Whether a setting differs from its default."""
         return bool(self.setting(name) != _at(self._usual, name, None))
 
     @property
@@ -138,8 +145,8 @@ class RunHistory:
     def values(
         self, name: str, last: int = 0, *, before: int = 0, absent: float | None = None
     ) -> list[float]:
-        """Return the values of a column in the `last` steps before the newest `before` ones, or in
-        all; a step without one counts as `absent`, or not at all.
+        """Return the values of a column in `last` steps, or in all for 0; the newest `before` steps
+        are left out. A step without the column counts as `absent`, or not at all for None.
         """
         end = len(self.rows) - before
         rows = self.rows[max(0, end - last) if last else 0 : max(0, end)]
@@ -154,7 +161,7 @@ class RunHistory:
         return statistics.fmean(values) if values else None
 
     def names(self, prefix: str) -> list[str]:
-        """Return what follows `prefix` in the names of the newest step's columns."""
+        """Return the rest of the names of columns that begin with `prefix`, in the newest step."""
         newest = self.rows[-1] if self.rows else {}
         return [name.removeprefix(prefix) for name in newest if name.startswith(prefix)]
 
@@ -176,8 +183,8 @@ class RunHistory:
         return max(known, key=lambda level: level.mean, default=None)
 
     def reason_of_failures(self, last: int = SHORT) -> str:
-        """Say why episodes of the last steps have no reward: the commonest reason and its tasks,
-        or how these episodes ended where the run has kept no reasons.
+        """Return why episodes of the last steps have no reward: the most frequent reason with its
+        tasks, or if the run has kept no reasons, how most of these episodes ended.
         """
         recent = [failure for failure in self.failures if failure.step > self.step - last]
         if recent:
@@ -198,7 +205,11 @@ LOST = ("env_error", "timeout", "reward_unavailable", "policy_error")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Level:
-    """A mean over steps."""
+    """The mean reward of several steps, with its error.
+
+    >>> str(Level(0.5, 0.03, 9)), round(Level(0.5, 0.03, 9).above(Level(0.4, 0.04, 4)), 6)
+    ('0.500 ± 0.030', 2.0)
+    """
 
     mean: float
     error: float
@@ -233,8 +244,8 @@ def level_of(rows: Sequence[Mapping[str, float]]) -> Level | None:
 
 
 def _variance(row: Mapping[str, float]) -> float:
-    """Return the variance of a step's mean reward: what differs between groups counts once for each
-    group, what differs within them once for each rollout.
+    """Return the variance of a step's mean reward: the variance between groups over the number of
+    groups, plus the variance within groups over the number of rollouts.
     """
     groups, rollouts = max(1.0, row.get("group/count", 1.0)), max(1.0, row["episode/count"])
     every, within = row.get("reward/std", 0.0) ** 2, row.get("group/spread", 0.0) ** 2

@@ -1,4 +1,4 @@
-"""Numbers of a run that rules look at, where a column alone does not say it; None is unknown."""
+"""Quantities of a run for rules that need more than the mean of a column; None for unknown."""
 
 from __future__ import annotations
 
@@ -399,4 +399,4 @@ CONDITIONS: dict[str, Callable[[RunHistory], bool]] = {
     # Else the late ones are played to their end, and come yet.
     "late_dropped": lambda run: run.setting("overlap.late") != "wait",
 }
-"""What a rule may ask of a run before its quantity is looked at."""
+"""Conditions of rules, by name: a rule applies only to runs for which its conditions are true."""

@@ -22,36 +22,36 @@ from .words import WORDS
 
 
 class FindingRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A rule for findings."""
+    """A rule for findings, as an entry of `rules.toml`."""
 
     name: str
     quantity: str
-    """A column, of which the mean is taken, or one of `QUANTITIES`."""
+    """A column, whose mean is compared, or a name of `QUANTITIES`."""
     threshold: float
     source: str
-    """Where the threshold comes from; "house" is ours, from `benchmarks/planted_runs.py`."""
+    """Where the threshold comes from; "house" for a measurement by `benchmarks/planted_runs.py`."""
     sentence: str
-    """Says what was found; see `Sentence` for the words in braces."""
+    """The text of a finding; see `Sentence` for the words in braces."""
     remedy: str = ""
     """A command, or options of `ludus train`; empty where nothing is to be done."""
     evidence: tuple[str, ...]
-    """Columns of `metrics.jsonl`."""
+    """Columns of `metrics.jsonl` that show the finding."""
     when: tuple[str, ...] = ()
-    """What has to be true of the run, of `CONDITIONS`; the quantity is unknown elsewhere."""
+    """Names of `CONDITIONS` that the run has to meet; else the quantity is unknown."""
     last: int = SHORT
     """Steps over which columns and reward are averaged, in the quantity and in the sentence."""
     absent: float | None = None
-    """What a step without the column counts as; None leaves it out."""
+    """The value of a step without the column; None leaves the step out."""
     severity: Severity = "warning"
     state: State | None = None
     causes: tuple[str, ...] = ()
-    """Findings that explain this one where they hold, the deepest first."""
+    """Names of findings that explain this one if they hold, the deepest first."""
     after: int = 3
-    """The number of steps that a run has made before the rule is asked."""
+    """Fewest steps of a run before the rule is applied."""
     below: bool = False
-    """Whether it holds below the threshold instead of from it on."""
+    """Whether the rule holds below the threshold, and not from the threshold on."""
     clears: float | None = None
-    """The quantity at which it closes; by default half the threshold, or twice where `below`."""
+    """The quantity at which a finding closes; by default half the threshold, twice for `below`."""
 
     def number(self, run: RunHistory) -> float | None:
         """Return the quantity after the newest step; None where it is unknown, or the rule does not
@@ -93,7 +93,7 @@ class Sentence(string.Formatter):
     def get_field(
         self, field_name: str, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> tuple[Any, str]:
-        """Return what a word stands for."""
+        """Return the value of a word in braces, and the word."""
         if field_name == "number":
             return self._number, field_name
         if field_name == "level":
@@ -109,4 +109,4 @@ RULES: tuple[FindingRule, ...] = tuple(
     msgspec.convert({"name": name, **entry}, FindingRule)
     for name, entry in read_toml(Path(__file__).with_name("rules.toml")).items()
 )
-"""Every rule, causes before what they cause where that is possible."""
+"""Every rule; causes stand before their consequences where possible."""

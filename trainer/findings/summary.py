@@ -1,4 +1,4 @@
-"""Findings in words: the lines at the end of a run, and what `ludus explain` prints."""
+"""Findings as text: the lines at the end of a run, and the report of `ludus explain`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def roots_of(findings: Sequence[RunFinding]) -> list[RunFinding]:
 
 
 def consequences_of(finding: RunFinding, findings: Sequence[RunFinding]) -> list[RunFinding]:
-    """Return what follows from a finding, directly or through others."""
+    """Return all consequences of a finding, direct ones and those of consequences."""
     direct = [each for each in findings if each.cause == finding.name]
     return [every for each in direct for every in (each, *consequences_of(each, findings))]
 
@@ -46,7 +46,7 @@ def summary_of(diagnosis: Diagnosis) -> list[str]:
 
 
 LOSSES = {"loss": "loss", "held_out/loss": "held-out loss", "held_out/accuracy": "agreement"}
-"""Columns of a run on data, and how its summary calls them."""
+"""From a column of a run on data to its name in the summary."""
 
 
 def losses_of(rows: Sequence[Mapping[str, float]]) -> str:
@@ -65,7 +65,7 @@ def losses_of(rows: Sequence[Mapping[str, float]]) -> str:
 
 
 def line_of(finding: RunFinding, findings: Sequence[RunFinding] = ()) -> str:
-    """Return a finding as a line: since when, what, what follows, what to do."""
+    """Return a finding as a line: its name and step, its sentence, consequences and remedy."""
     names = [each.name for each in consequences_of(finding, findings)]
     follows = f" (so {', '.join(names)})" if names else ""
     remedy = f". Try {finding.remedy}" if finding.remedy else ""
@@ -73,8 +73,8 @@ def line_of(finding: RunFinding, findings: Sequence[RunFinding] = ()) -> str:
 
 
 def explained(diagnosis: Diagnosis, events: Sequence[RunFinding] = ()) -> list[str]:
-    """Return everything that is known of a run, cause by cause: what was found with its threshold,
-    the columns that show it, what follows from it, and what to do.
+    """Return the lines of the whole report: the state of a run, each finding without a cause with
+    its threshold, columns, consequences and remedy, and the events.
     """
     history, findings = diagnosis.history, diagnosis.standing()
     of = f" of {history.steps}" if history.steps else ""

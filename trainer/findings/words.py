@@ -1,4 +1,4 @@
-"""Words that sentences and remedies of rules share: commands, and what takes more than a number."""
+"""Words in braces of the sentences and remedies of rules: commands, options and short texts."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _collapse(run: RunHistory) -> str:
 
 
 def _likeness(run: RunHistory) -> str:
-    """Say whose strategy the policy plays most; nothing where no recent step was audited."""
+    """Return which attacker the policy is most like; "" if no recent step was audited."""
     prefix = "audit/like/"
     columns = {name for row in run.rows[-SHORT:] for name in row if name.startswith(prefix)}
     if not columns:
@@ -117,7 +117,9 @@ DROPPED: dict[str, tuple[str, Callable[[RunHistory], str]]] = {
         lambda run: "--context.manager=summarize",
     ),
 }
-"""Why no token reached the loss, by column, with what to do."""
+"""From the end of a column `update/dropped_...` to why no token reached the loss, and the
+remedy; "" for none of these columns.
+"""
 
 
 def _dropped(run: RunHistory) -> tuple[str, Callable[[RunHistory], str]]:
@@ -142,7 +144,7 @@ def _why_flat(run: RunHistory) -> str:
 
 
 def _what_behind(run: RunHistory) -> str:
-    """Say what is known of a training reward that held-out tasks do not confirm."""
+    """Return why held-out tasks may not confirm the training reward."""
     alike = run.mean("reward/std", 3) == 0 and (run.mean("group/identical", 3) or 0.0) < 0.9
     why = "rollouts that differ all earn the same: the verifier of training may pay for anything"
     other = "tasks are learned by heart, or training pays for something else"
@@ -220,4 +222,4 @@ WORDS: dict[str, Callable[[RunHistory], object]] = {
     "top_part": lambda run: (dominating_part(run) or ("", ""))[0],
     "other_part": lambda run: (dominating_part(run) or ("", ""))[1],
 }
-"""What stands for a word in braces, besides numbers, columns and settings."""
+"""From a word in braces to the function for its value; see `Sentence` for other words."""

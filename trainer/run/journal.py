@@ -1,4 +1,4 @@
-"""What a step leaves behind: lines of metrics and findings in files, and the terminal's display."""
+"""The journal of a run: each step's metrics and findings in files, and the terminal's display."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Journal:
         history = RunHistory(as_table(config), recipe, folder=str(folder.path), imports=imported)
         history.failures = read_failures(folder.path)
         self.diagnosis = Diagnosis(history)
-        """The findings so far; those of earlier steps follow from the rows of these steps."""
+        """The findings so far; the rows of earlier steps give their findings again."""
         rows = list(rows_of(folder.path))
         for row in rows:
             self.diagnosis.add(row)

@@ -658,25 +658,11 @@ def _count_in_words(body: str, start: int, end: int) -> Candidate | None:
     return Candidate(CandidateKind.WORD, text, begin, stop, start, end, ignored=ignored)
 
 
-_VALUE_IN_WORDS = re.compile(rf"(?i)[A-J](?:(?:, | and |, and )[A-J])+$|(?:{_NUMBERS})\b")
 _OTHERS = re.compile(
     r"(?i)\b(?:candidates?|poles?|possib\w+|exclud\w+|test\w*|cases?|false|wrong|incorrect|not"
     r"|either)\b"
 )
 """Words that make stressed values other things than the answer."""
-
-
-_STATES = re.compile(r"(?:\b(?:are|is|buy|took in|costs?|need|get|has|have)|:)\s*$")
-
-
-def _stands_for_value(body: str, start: int, emphasis: re.Match[str], end: int) -> bool:
-    """Return whether letters or a number in words are stressed as what a sentence ends in."""
-    closes = not body[emphasis.end() : end].strip(" .!*")
-    stated = _STATES.search(body, start, emphasis.start()) or (
-        emphasis[2].endswith(("percent", "per cent")) and body[: emphasis.start()].endswith(" by ")
-    )
-    value = closes and stated and _VALUE_IN_WORDS.match(emphasis[2])
-    return bool(value) and not _OTHERS.search(body, start, emphasis.start())
 
 
 _BETWEEN_VALUES = re.compile(r"\s*(?:,\s*)?(?:and|und|et|y|e|и)?\s*")
@@ -701,7 +687,7 @@ def stressed(body: str) -> Candidate | None:
     emphases = [
         emphasis
         for emphasis in _EMPHASIS.finditer(body, start, end)
-        if (_HOLDS_ANSWER.search(emphasis[2]) or _stands_for_value(body, start, emphasis, end))
+        if _HOLDS_ANSWER.search(emphasis[2])
         and not _STRESSED_SENTENCE.match(emphasis[2])
         and not denied(body, start, end, *emphasis.span())
     ]

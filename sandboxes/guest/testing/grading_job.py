@@ -1,4 +1,4 @@
-"""What the driver asks of the tests' side, and whose fault it is where that cannot be done."""
+"""The job that the driver gives to the process of the tests."""
 
 from __future__ import annotations
 
@@ -33,29 +33,13 @@ class BrokenTests(Exception):
     """The tests cannot be used; that is the tests' fault, whatever the solution does."""
 
 
-class HarnessFault(Exception):
-    """The harness itself failed while reading the tests: ours, whatever the solution does."""
-
-
 @contextmanager
-def without_solution() -> Generator[None]:
-    """Mark a step that always runs and uses nothing of the solution, so a failure of the step is
-    ours.
-
-    Want of memory or of another resource stays unmarked, since a solution may be the cause. Long
-    expressions make deep trees, which are read with recursion.
-
-    Raises:
-        HarnessFault: the step failed.
-    """
+def deep_trees() -> Generator[None]:
+    """Allow deep recursion: long expressions make deep trees, which are read with recursion."""
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(max(limit, _DEEP_TREES))
     try:
         yield
-    except (BrokenTests, HarnessFault, MemoryError, OSError):
-        raise
-    except Exception as error:
-        raise HarnessFault(f"{type(error).__name__}: {error}") from error
     finally:
         sys.setrecursionlimit(limit)
 

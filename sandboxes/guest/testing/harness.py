@@ -8,12 +8,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from types import CodeType, ModuleType
+from types import CodeType, MappingProxyType, ModuleType
 from typing import Any
 
 from ..run import one_core
 from . import peer, scopes, value_wire
-from .grading_job import BrokenTests, GradingJob, without_solution
+from .grading_job import BrokenTests, GradingJob, deep_trees
 from .proxies import Handle, state_of
 from .scopes import ALIASES, BUILTINS
 from .solution_line import TestsLine
@@ -75,7 +75,7 @@ class TestHarness(TestsLine):
         self._job = job
         self._bound.discard(job.entry_point)
         sys.modules[job.module] = SolutionModule(job.module, self)
-        with without_solution():
+        with deep_trees():
             from .idioms import examine
             from .interface import interface_of
 
@@ -132,7 +132,7 @@ class TestHarness(TestsLine):
             self.import_name(name, module)
         if self._absent:
             raise BrokenTests(scopes.not_installed(sorted(set(self._absent.values()))))
-        with without_solution():
+        with deep_trees():
             self.names.update(rewriting.MARKS)
             return rewriting.compiled(job)
 
@@ -191,8 +191,8 @@ class TestHarness(TestsLine):
 
     def resolve(self, names: list[str]) -> None:
         """Ask the solution what the names are, and define the known names."""
-        kinds = self.ask("resolve", names)
-        if not isinstance(kinds, dict):
+        kinds = self.ask("resolve", tuple(names))
+        if not isinstance(kinds, MappingProxyType):
             raise value_wire.Malformed("names")
         for name, kind in kinds.items():
             if name in names and type(kind) is tuple and len(kind) >= 2:

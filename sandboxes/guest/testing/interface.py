@@ -1,4 +1,4 @@
-"""Finds out from the tests alone what of the solution they use, and in which way.
+"""Finds out from the tests alone which names of the solution are used, and in which way.
 
 A name of the solution is *a class* where the tests use it so: its objects have attributes that no
 plain value has, or attributes are set on them, or `isinstance` names it, or a name in CapWords is
@@ -37,7 +37,7 @@ from .syntax import DECIDED, is_text, last_name, operator_name, parts_of, sides_
 _BY_NAME = (*ACCESSORS, "attrgetter", "methodcaller")
 _LOOKING = ("hash", "index", "count", "remove", "add")
 _COLLECTING = ("set", "frozenset", "dict", "Counter")
-"""What looks up the items of what it is given, and not the argument itself."""
+"""Callables that look up the items of their argument, and not the argument itself."""
 _TRACING = (
     ast.ClassDef, ast.With, ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal, ast.Delete,
     ast.Match, ast.AsyncFunctionDef, ast.Yield, ast.YieldFrom, ast.TryStar,
@@ -418,8 +418,8 @@ class Interface(Origins):
 
     @cached_property
     def rebound(self) -> str:
-        """One of the names whose first use binds it to a value made of itself, as in
-        `f = cached(f)` and `ITEMS += [1]`; else "".
+        """The first name that is bound to a value made of itself before any other use, as in
+        `f = cached(f)` and `ITEMS += [1]`; "" if there is none.
 
         Such tests replace a name of the solution by their own, so that it would stand for both.
         """

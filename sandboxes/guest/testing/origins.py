@@ -57,11 +57,11 @@ class Origins:
 
     def __init__(self, job: GradingJob) -> None:
         self.nodes: list[ast.AST] = []
-        """What is written in the tests, in order: a node comes before all that it holds."""
+        """The nodes of the tests' syntax trees, in order: a node comes before its children."""
         self._of_kind: dict[type[ast.AST], list[ast.AST]] = {}
         self._parents: dict[ast.AST, ast.AST] = {}
         self._spans: dict[ast.AST, tuple[int, int]] = {}
-        """Node -> its number, and the number behind the last of all that it holds."""
+        """Node -> its number, and the number behind the last node inside of it."""
         self.codes: list[CodeType] = []
         """The tests, compiled."""
         for number, source in enumerate(job.tests):

@@ -34,11 +34,11 @@ class HandleState:
     """
 
     known = False
-    """Whether it is an object or class under test, or made by one."""
+    """Whether the object is or was made by an object or class under test."""
     called = ""
-    """The class by whose name the tests called it into being."""
+    """The class by whose name the tests made the object."""
     meant = False
-    """Whether the tests have just made it, by calling a class or maker by name.
+    """Whether the tests have just made the object, by calling a class or maker by name.
 
     The same object has another proxy where it comes from a method.
     """
@@ -50,7 +50,7 @@ class HandleState:
     makes: one attribute, such as `__len__` or `name`, does not show that no value was meant.
     """
     giver = ""
-    """The function that gave it, or what holds it."""
+    """The function that gave the object, or the holder of the object."""
     name = ""
     """The name under which the tests know a function or class."""
     kind = ""
@@ -61,17 +61,17 @@ class HandleState:
         self.line = line
         self.token = value_wire.named(token)
         self.abilities = token.partition(".")[2]
-        """Its special methods, as a hexadecimal number (`operations.abilities_of`)."""
+        """The object's special methods, as a hexadecimal number (`operations.abilities_of`)."""
         self.shown: dict[object, Any] = {}
         """What the object has answered where it stands in the place of a value, by position and by
         operation."""
         self.ways = set[str]()
-        """The attributes, methods, operators (`__add__`) and names (`f()`) that gave it."""
+        """The attributes, methods, operators (`__add__`) and names (`f()`) that gave the object."""
         self.since = 0
         """When the object began to answer so (`TestsLine.changes`)."""
         self.is_value = False
-        """Whether a function gave it by itself, and the tests use nothing of it that only an object
-        has."""
+        """Whether a function gave the object by itself, and the tests use nothing of it that only
+        an object has."""
 
 
 def state_of(handle: Handle) -> HandleState:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..run.request import Request
 from . import failures, scopes
-from .grading_job import BrokenTests, GradingJob, without_solution
+from .grading_job import BrokenTests, GradingJob, deep_trees
 from .harness import DETAIL_LETTERS, TestHarness
 from .run_tests import PEER, READ, report
 
@@ -77,6 +77,10 @@ def _rows(job: GradingJob) -> Iterator[dict[str, object]]:
     harness = TestHarness(PEER)
     failures.own_module = _MODULE
     source = _prepared(job, harness)
+    try:
+        import pytest  # a large module, which only these children load
+    except ImportError:
+        raise BrokenTests(scopes.not_installed(["pytest"])) from None
     yield READ
     harness.meet()
     with open(_FILE, "w") as stream:
@@ -87,11 +91,6 @@ def _rows(job: GradingJob) -> Iterator[dict[str, object]]:
     # A solution that gives no parameters would have its tests skipped.
     arguments += ["-o", "empty_parameter_set_mark=fail_at_collect"]
     arguments += ["-x"] if job.stop_early else []
-    try:
-        import pytest  # a large module, which only these children load
-    except ImportError:
-        raise BrokenTests(scopes.not_installed(["pytest"])) from None
-
     pytest.main([*arguments, _FILE], plugins=[results])
     rows = [*filter(None, results.found.values())]
     if results.problem or not rows:
@@ -109,7 +108,7 @@ def _prepared(job: GradingJob, harness: TestHarness) -> str:
     source = "\n\n".join(job.tests)
     job = job._replace(tests=(source,))
     harness.begin(job)
-    with without_solution():
+    with deep_trees():
         if not harness.interface.classes:
             return source
         import ast

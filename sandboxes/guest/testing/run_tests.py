@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import TextIO
 
 from ..run.request import Request, receive
-from .grading_job import BrokenTests, GradingJob, HarnessFault, without_solution
+from .grading_job import BrokenTests, GradingJob, deep_trees
 from .harness import TestHarness
 
 PEER, REPORT = 3, 4
@@ -23,7 +23,8 @@ PEER, REPORT = 3, 4
 BEGUN, FRESH, OVER = b"begun", b"fresh", b"over"
 """The words to the driver: the tests run here; they need a fresh process; they are over."""
 READ: dict[str, object] = {"read": True}
-"""The row that says that the tests have been read, before anything is asked of the solution."""
+"""The row that says that the tests have been read, before anything is asked of the solution: whose
+fault it is that there is no result depends on this row, and never on the solution."""
 
 _YOUNG_OBJECTS = 20_000
 """The number of new objects after which the garbage collector looks at them.
@@ -54,8 +55,7 @@ def write_rows(stream: TextIO, rows: Iterator[dict[str, object]]) -> None:
     """Write each row as a line at once, then a line that says how the tests ended.
 
     `{"done": true}`: all rows are there. `{"unusable": reason}`: the tests cannot be used.
-    `{"ours": reason}`: the harness failed in a step that uses nothing of the solution.
-    `{"fault": reason}`: this side broke, and the solution may be the cause.
+    `{"fault": reason}`: this side broke; before the row `READ`, by itself.
     """
     end = '{"done": true}'
     try:
@@ -64,8 +64,6 @@ def write_rows(stream: TextIO, rows: Iterator[dict[str, object]]) -> None:
             stream.flush()
     except BrokenTests as error:
         end = json.dumps({"unusable": str(error)})
-    except HarnessFault as error:
-        end = json.dumps({"ours": str(error)})
     except BaseException as error:
         end = json.dumps({"fault": f"{type(error).__name__}: {error}"})
     stream.write(end + "\n")
@@ -126,7 +124,7 @@ def _leaves_no_trace(job: GradingJob) -> bool:
     from .interface import interface_of
 
     try:
-        with without_solution():
+        with deep_trees():
             return not job.prelude and interface_of(job).leaves_no_trace
-    except (BrokenTests, HarnessFault, MemoryError):
+    except Exception:  # Their own process meets the same, and says so.
         return False

@@ -208,7 +208,7 @@ class TestsLine:
         return stand_in
 
     def fail(self, reason: str) -> BaseException:
-        """Note that the test has failed, because it cannot be judged.
+        """Return an exception for a test that cannot be judged, and note the test as failed.
 
         What cannot be judged is a property of the task. It is settled by the tests' syntax
         (`idioms`) or by the reference solution; here it is too late for an excuse.
@@ -217,7 +217,7 @@ class TestsLine:
         return ObjectRefused(self._wrong)
 
     def problem(self) -> str:
-        """Return what has failed the test, whatever it caught; call once per test."""
+        """Return why the test has failed, even if it caught the exception; call once per test."""
         wrong, self._wrong = self._wrong, ""
         return self._broken or wrong
 

@@ -74,7 +74,7 @@ class AuditOptions:
     """Seconds that a reset or step may take."""
 
     budget_s: float = BUDGET_S
-    """Seconds for all attackers; those that find no time are named."""
+    """Seconds for all attackers; the report names attackers that find no time."""
 
     rl: Flag = False
     """Also train a small policy by the reward alone, and measure what it earns undeserved."""
@@ -262,7 +262,7 @@ def _show(options: AuditOptions, audited: Audit) -> None:
         detail = Text("\n".join(line for line in lines if line))
         table.add_row(Text(result.status, STYLES[result.status]), result.check_id, detail)
     console.print(table)
-    attacks = Table("attacker", "kind", "mean reward", "counts", "interval", box=None)
+    attacks = Table("attacker", "kind", "mean reward", "gain", "interval", box=None)
     ranked = sorted(audited.tallies, key=lambda t: -t.mean)
     asked = [t for t in ranked[SHOWN:] if t.attacker.name in ("model", "pressure")]
     for tally in [*ranked[:SHOWN], *asked]:

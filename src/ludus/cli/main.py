@@ -108,7 +108,7 @@ OF_PATHS = {
     errno.ENOTDIR: "see whether the path is right",
     errno.EISDIR: "name a file",
 }
-"""What to do about a path that was named, behind what ludus says of it."""
+"""From an error number of a path to the advice that ends the message."""
 
 
 class UnknownVerb(UnknownName):
