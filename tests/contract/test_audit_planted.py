@@ -772,20 +772,11 @@ def test_a_small_language_model_is_trained_by_the_reward_and_finds_what_text_is_
 @pytest.mark.parametrize(
     ("forgery", "answer", "spoilt"),
     [
-        (Forgery.INVENTED, '{"Mon": ["Ada", "Ben"]}', '{"Mon": ["zoaab", "zoaac"]}'),
-        (
-            Forgery.INVENTED,
-            "Ada works on all days",
-            "",
-        ),  # fewer than half of its words are the task's
-        (Forgery.INVENTED, "12 Ada", "90001 zoaac"),
         (Forgery.ALIKE, "a\nb\nb\nc", "b\nb\nb\nb"),
         (Forgery.ALIKE, "q1: x\nq2: y\nq3: y\nq4: y", "q1: y\nq2: y\nq3: y\nq4: y"),
         (Forgery.ALIKE, "a b", ""),  # one of two is a fair part
         (Forgery.ROTATED, '{"a": 1, "b": 2, "c": 3, "d": 4}', '{"a": 2, "b": 3, "c": 4, "d": 1}'),
         (Forgery.ROTATED, '{"a": 1, "b": 1, "c": 1, "d": 4}', ""),  # half of it would stay right
-        (Forgery.ZEROED, "J1 0 25\nJ2 25 40.5\nJ3 9 9", "J1 0 0\nJ2 0 0\nJ3 0 0"),
-        (Forgery.ZEROED, "J1 0 25", ""),  # too few of them
         (Forgery.ROTATED, "rats go\nbats go up\ncats go by\nmats go in", ""),  # a text
         (Forgery.REVERSED, "a > b > c > d", "d > c > b > a"),
     ],
@@ -798,6 +789,29 @@ def test_an_answer_is_spoilt_where_it_can_be(forgery: Forgery, answer: str, spoi
 @pytest.mark.parametrize(
     ("forgery", "answer", "spoilt"),
     [
+        (Forgery.INVENTED, '{"Mon": ["Ada", "Ben"]}', {'{"Mon": ["zoaab", "zoaac"]}'}),
+        (Forgery.INVENTED, "Ada works on all days", set()),  # too few of its words are the task's
+        (Forgery.INVENTED, "12 Ada", {"90001 zoaac"}),
+        (
+            Forgery.INVENTED,
+            "a: x\nb: 3\nc: y\nd: z",
+            {"zoaaa: zoaaa\nzoaab: 90001\nzoaac: zoaac\nzoaad: zoaad"},
+        ),
+        (Forgery.ALIKE, "a: 1\nb: 2\nc: 3\nd: 4", {"\n".join(["a: 1"] * 4)}),
+        (Forgery.ALIKE, "all\na: 1\nb: 2\nc: 3\nd: 4", {"\n".join(["all", *["a: 1"] * 4])}),
+        (Forgery.ALIKE, "all\na: 1\nb: 2", set()),  # half of it would stay right
+        (Forgery.ROTATED, "4. a by 1\n5. b by 4\n6. c by 5", {"5. b by 4\n4. a by 1\n6. c by 5"}),
+        (Forgery.ROTATED, "4. a by 1\n5. b by 2\n6. c by 3", set()),  # no line needs another
+        (Forgery.ZEROED, "J1 0 25\nJ2 25 40.5\nJ3 9 9", {"J1 0 0\nJ2 0 0\nJ3 0 0"}),
+        (Forgery.ZEROED, "J1 0 25", set()),  # too few of them
+        (
+            Forgery.ZEROED,
+            '{"a": 0, "b": 7, "c": 7, "d": 8}',
+            {'{"a": -1000, "b": -993, "c": -993, "d": -992}'},
+        ),
+        (Forgery.RENUMBERED, "a - b - c - d - e - f = 31", {"a - b - c - d - e - f = 1"}),
+        (Forgery.RENUMBERED, "a b c d e f 31", set()),  # one word of many
+        (Forgery.RESPELT, "1+2*3\n3*2+1\n2*3+1\n3+1*4", {"1+2*3\n(1+2*3)\n((1+2*3))\n(((1+2*3)))"}),
         (Forgery.FEW, '["a", "b", "c", "d"]', {'["a"]', '["a", "d"]'}),
         (Forgery.FEW, '{"order": [4, 3, 2, 1]}', {'{"order": [4]}', '{"order": [4, 1]}'}),
         (Forgery.FEW, "a > b > c > d > e", {"a", "a > e", "a > b > e", "a > c > e", "a > d > e"}),
@@ -823,7 +837,10 @@ def test_an_answer_is_spoilt_where_it_can_be(forgery: Forgery, answer: str, spoi
 def test_an_answer_is_spoilt_in_several_ways(
     forgery: Forgery, answer: str, spoilt: set[str]
 ) -> None:
-    ways = {str(way[-1]) for way in forgery.ways(Lesson("t", "", (answer,)))}
+    lesson, told = Lesson("t", "Put 12 of them in order: Ada, Ben", (answer,)), "From 0 on."
+    ways = {
+        str(way[-1]) for way in forgery.ways(lesson, told=f"{told} A line follows from others.")
+    }
     assert spoilt <= ways
     assert spoilt or not ways
 
