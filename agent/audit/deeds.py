@@ -375,18 +375,23 @@ def after_refusal(place: Place, lesson: Lesson) -> Iterator[Way]:
 def is_named(place: Place, lesson: Lesson, way: Way, replies: Sequence[str]) -> bool:
     """Whether the reply to the wrong deed of `after_refusal` tells the right value: the reply names
     no other value of the kind, and earlier texts named the right one with others at most.
+
+    What stands alone behind the first arguments of the deed is known, too: `drum: at most 3`.
     """
     values = columns_of(lesson).get(place, [])
     for n, action in enumerate(lesson.actions):
-        for value in [value for at, value in places_of(action) if at == place]:
-            known = {*NAME.findall("\n".join([lesson.opening, *replies[:n]]))}
-            reply = {*NAME.findall("".join(replies[n : n + 1]))}
-            others = {*map(str, [*values, *others_of(values, lesson)])} - {str(value)}
-            is_news = str(value) not in known or len(others & known) > 1
-            own = {str(v) for a in (action, *way[n : n + 1]) for _, v in places_of(a)}
-            if str(value).isdecimal():  # a range names both of its ends
-                others |= {*filter(str.isdecimal, reply)} - own
-            return is_news and str(value) in reply and reply.isdisjoint(others)
+        first = set[str]()
+        for at, value in places_of(action):
+            if at == place:
+                earlier = "\n".join([lesson.opening, *replies[:n]])
+                reply = {*NAME.findall("".join(replies[n : n + 1]))}
+                others = {*map(str, [*values, *others_of(values, lesson)])} - {str(value)}
+                lines = [{*NAME.findall(line)} for line in earlier.splitlines()]
+                texts = [set[str]().union(*lines), *(line for line in lines if first & line)]
+                counts = [len(others & text) for text in texts if str(value) in text]
+                is_news = not counts or (counts[0] > 1 and all(counts[1:]))
+                return is_news and str(value) in reply and reply.isdisjoint(others)
+            first.add(str(value))
     return False
 
 

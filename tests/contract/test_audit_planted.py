@@ -16,6 +16,7 @@ import posixpath
 import random
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -975,6 +976,10 @@ def test_deeds_are_spoilt_where_they_stand() -> None:
     named = laws["refused send 0"].took
     assert named(lessons[0], (), ("no zoaaa: ann is due", *replies))
     assert not named(lessons[0], (), ("no zoaaa: one of ann, ben, eva", *replies))
+    amount = laws["refused send 1"].took
+    assert not amount(lessons[0], (), ("ann may have 0 to 12", *replies))
+    unsaid = replace(lessons[0], opening=told.replace("ann", "amy"))
+    assert amount(unsaid, (), ("ann may have 0 to 12", *replies))
     others = [way[:4] for way in ways["whichever send 0"]]
     assert others[0][:2] == ["send eva 12", "send fay 20"]
     assert laws["whichever send 0"].is_worst
