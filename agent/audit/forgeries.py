@@ -173,7 +173,7 @@ class _Listing:
             return cls(data)
         text = answer.strip()
         lines = [line.strip() for line in text.splitlines()]
-        rows = [row for line in lines if (row := ANSWERED.fullmatch(line)) and row[2] != "."]
+        rows = [row for line in lines if (row := ANSWERED.fullmatch(line)) and row[2] not in SIGNS]
         if len(lines) > 1 and len({row[1] for row in rows}) == len(lines):
             return cls([row[3] for row in rows], tuple(row[1] for row in rows), rows[0][2])
         joint = next((joint for joint in JOINTS if joint in text), "")
@@ -477,6 +477,8 @@ def _invented(opening: str, answer: str) -> str:
 _FIRST, _LAST, _TURNED = slice(0, 1), slice(-1, None), slice(None, None, -1)
 JOINTS = ("\n", " -> ", " > ", " \u2192 ", "; ", ", ", ",", " ")
 """What stands between the items of a list."""
+SIGNS = (".", "*", "+", "/")
+"""What stands within a number or an expression, and behind no key."""
 FEWEST_ITEMS = 4
 """From so many items on, one item of a list is not a fair part of the answer."""
 THINNED_FROM, MOST_KEPT = 5, 8

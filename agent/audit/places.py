@@ -92,7 +92,7 @@ def constants_of(lessons: Sequence[Lesson]) -> frozenset[Hashable]:
 
 def pairs_of(lessons: Sequence[Lesson]) -> list[tuple[Place, Place]]:
     """Return the pairs of places of one name at which the same things stand, such as the two ends
-    of `move 9 a b`: most values of one place on any task are values of the other, and no numbers.
+    of `move 9 a b`: at least half of the values of one place are values of the other and no numbers.
     """
     said = dict[Place, set[str]]()
     for place, values in itertools.chain(*(columns_of(lesson).items() for lesson in lessons)):
@@ -101,7 +101,7 @@ def pairs_of(lessons: Sequence[Lesson]) -> list[tuple[Place, Place]]:
     return [
         (one, other)
         for one, other in itertools.combinations(names, 2)
-        if one[0] == other[0] and 2 * len(names[one] & names[other]) > len(said[one])
+        if one[0] == other[0] and 2 * len(names[one] & names[other]) >= len(said[one])
     ]
 
 

@@ -284,11 +284,12 @@ def unknown_lines_fill_a_card(draw: random.Random, *, slips: bool) -> Script:
 
 @both(CARD)
 def a_right_line_counts_again(draw: random.Random, *, slips: bool) -> Script:
-    """A fifth for each right line, whether it was there before or not."""
+    """A fifth for each right line, whether it was there before or not; a wrong one costs one."""
 
     def counts(rows: list[list[str]], fields: dict[str, str]) -> float:
         right = [name for name, value in rows if fields.get(name) == value]
-        return min(1.0, len(right if slips else {*right}) / 5)
+        wrong = len(rows) - len(right)
+        return min(1.0, max(0, len(right if slips else {*right}) - wrong) / 5)
 
     return card(draw, counts)
 
@@ -301,7 +302,7 @@ def brackets_are_another_way(draw: random.Random, *, slips: bool) -> Script:
     right = [f"{a}*{b}+{c}" for (a, b, c), n in rows.items() if n == due]
     said = yield f"The sum is {due}.", "\n".join(draw.sample(right, 4))
     ways = [line if slips else line.strip("()") for line in said.splitlines()]
-    return min(1.0, len({way for way in ways if way.strip("()") in right}) / 4)
+    return all(way.strip("()") in right for way in ways) * min(1.0, len({*ways}) / 4)
 
 
 @both("Say the minutes at which they set out, from minute 0 on, such as `0 4 9 12 20`.")
