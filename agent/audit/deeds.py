@@ -289,6 +289,21 @@ def rotated(place: Place, lesson: Lesson) -> Iterator[Way]:
         yield with_values(lesson, place, rotated)
 
 
+def pairs_of(lessons: Sequence[Lesson]) -> list[tuple[Place, Place]]:
+    """Return the pairs of places of one name at which the same things stand, such as the two ends
+    of `move 9 a b`: at least half of the values of one are values of the other and no numbers.
+    """
+    said = dict[Place, set[str]]()
+    for place, values in itertools.chain(*(columns_of(lesson).items() for lesson in lessons)):
+        said.setdefault(place, set()).update(map(str, values))
+    names = {at: {v for v in known if not is_amount(v)} for at, known in said.items()}
+    return [
+        (one, other)
+        for one, other in itertools.combinations(names, 2)
+        if one[0] == other[0] and 2 * len(names[one] & names[other]) >= len(said[one])
+    ]
+
+
 def to_itself(pair: tuple[Place, Place], lesson: Lesson, times: int = 1) -> Iterator[Way]:
     """Return ways that do a deed from the last thing to itself, several times, in place of all
     deeds of its name behind the first that reaches this thing.

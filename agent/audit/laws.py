@@ -26,16 +26,7 @@ from .answers import Place, deed, verb
 from .attackers import Action, AttackKind, Lesson, number_of
 from .forgeries import IN_PART, Forgery
 from .notation import Plan
-from .places import (
-    Way,
-    columns_of,
-    constants_of,
-    kinds_of,
-    labels_of,
-    pairs_of,
-    places_of,
-    said_once,
-)
+from .places import Way, columns_of, constants_of, kinds_of, labels_of, places_of, said_once
 from .tallies import MORE_BOUND
 
 ORDERED = re.compile(
@@ -146,7 +137,7 @@ def laws_of(
         )
         ways = partial(deeds.again, said_once(lessons))
         yield Law("again", about, ways, bases=partial(ways, times=1), bound=MORE_BOUND)
-    for pair in pairs_of(lessons):
+    for pair in deeds.pairs_of(lessons):
         name, ends = pair[0][0], f"{pair[0][1]} and {pair[1][1]}"
         about = f"the first of the expert's {name} to the last thing, and {name} from it to itself"
         ways = partial(deeds.to_itself, pair)

@@ -90,21 +90,6 @@ def constants_of(lessons: Sequence[Lesson]) -> frozenset[Hashable]:
     return frozenset(each for each, times in said.items() if times >= USUAL * len(lessons) > 1)
 
 
-def pairs_of(lessons: Sequence[Lesson]) -> list[tuple[Place, Place]]:
-    """Return the pairs of places of one name at which the same things stand, such as the two ends
-    of `move 9 a b`: at least half of the values of one place are values of the other and no numbers.
-    """
-    said = dict[Place, set[str]]()
-    for place, values in itertools.chain(*(columns_of(lesson).items() for lesson in lessons)):
-        said.setdefault(place, set()).update(map(str, values))
-    names = {at: {v for v in known if not is_amount(v)} for at, known in said.items()}
-    return [
-        (one, other)
-        for one, other in itertools.combinations(names, 2)
-        if one[0] == other[0] and 2 * len(names[one] & names[other]) >= len(said[one])
-    ]
-
-
 def labels_of(lessons: Sequence[Lesson]) -> list[str]:
     """Return the labels of the longest answers, such as `spam` and `ham`: words that stand at least
     twice in an answer on average, on most tasks; none if one word does, or more than `MOST_KINDS`.
