@@ -21,7 +21,7 @@ _SHARING = (
     "enter",
 )  # fmt: skip
 """Requests by which the solution may get something to keep, or shows something that it keeps."""
-_MOST_KEPT = 64
+_MOST_KEPT = 32
 _MOST_COMPARED = 4096
 """The most containers, and the most items of these, that are kept. The newest, and those that are
 new with the present request, are kept in any case."""
