@@ -41,13 +41,13 @@ def rows_of(count: int, prompt: int, answer: int) -> Any:
     from ludus.trainer.rollout.batch import Row, pad
 
     generator = torch.Generator().manual_seed(0)
-    made: list[Any] = []
+    rows: list[Any] = []
     for number in range(count):
         if number % 4 == 0:
             shown = torch.randint(3, 40_000, (prompt,), generator=generator).tolist()
         ids = [*shown, *torch.randint(3, 40_000, (answer,), generator=generator).tolist()]
-        made.append(Row(ids, [*([0] * prompt), *([1] * answer)], [0.0] * len(ids)))
-    return pad(made)
+        rows.append(Row(ids, [*([0] * prompt), *([1] * answer)], [0.0] * len(ids)))
+    return pad(rows)
 
 
 def measure(way: str, model: str, rows: int, prompt: int, answer: int) -> dict[str, float]:
@@ -67,7 +67,9 @@ def measure(way: str, model: str, rows: int, prompt: int, answer: int) -> dict[s
     config = TrainerConfig(lr=1e-4, tokens_per_pass=1 << 20, lora=lora, **settings)
     learner = Learner(policy, config)
     worth = torch.randn(rows, 1, generator=torch.Generator().manual_seed(1))
-    worth_of = {tuple(ids.tolist()): float(one) for ids, one in zip(given.ids, worth, strict=True)}
+    worth_of = {
+        tuple(ids.tolist()): float(weight) for ids, weight in zip(given.ids, worth, strict=True)
+    }
 
     def loss(part: Any, predicted: Any) -> Any:
         each = torch.tensor([[worth_of[tuple(ids.tolist())]] for ids in part.ids])
@@ -82,8 +84,8 @@ def measure(way: str, model: str, rows: int, prompt: int, answer: int) -> dict[s
     plain = load_policy(model, LoraConfig())
     plain.load_state_dict(dict(checked(learner.source())), strict=False)
     again = Learner(plain, TrainerConfig(tokens_per_pass=1 << 20))
-    one = given.take(torch.arange(2))
-    gap = float((again.score(one) - learner.score(one)).abs().max())
+    sample = given.take(torch.arange(2))
+    gap = float((again.score(sample) - learner.score(sample)).abs().max())
     return {"peak_gb": peak, "cpu_s": median(took[1:]), "gap": gap}
 
 
@@ -101,22 +103,24 @@ def main() -> None:
     shape = (given.model, given.rows, given.prompt, given.answer)
     if given.way:
         return print(json.dumps(measure(given.way, *shape)))
-    found: dict[str, list[dict[str, float]]] = {way: [] for way in WAYS}
+    measured: dict[str, list[dict[str, float]]] = {way: [] for way in WAYS}
     for _ in range(given.rounds):
-        for way, results in found.items():
+        for way, results in measured.items():
             command = [sys.executable, __file__, "--way", way]
             for name in ("model", "rows", "prompt", "answer"):
                 command += [f"--{name}", str(getattr(given, name))]
             environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-            made = subprocess.run(
+            process = subprocess.run(
                 command, stdout=subprocess.PIPE, text=True, check=True, env=environment
             )
-            results.append(json.loads(made.stdout.splitlines()[-1]))
+            results.append(json.loads(process.stdout.splitlines()[-1]))
     print("way                   peak GB   of full   CPU s an update   of full   gap")
-    full = {name: median(one[name] for one in found["full"]) for name in ("peak_gb", "cpu_s")}
-    for way, results in found.items():
-        peak, cpu_s = (median(one[name] for one in results) for name in full)
-        gap = max(one["gap"] for one in results)
+    full = {
+        name: median(outcome[name] for outcome in measured["full"]) for name in ("peak_gb", "cpu_s")
+    }
+    for way, results in measured.items():
+        peak, cpu_s = (median(outcome[name] for outcome in results) for name in full)
+        gap = max(outcome["gap"] for outcome in results)
         print(
             f"{way:20} {peak:8.2f} {peak / full['peak_gb']:9.2f} {cpu_s:17.1f} "
             f"{cpu_s / full['cpu_s']:9.2f}   {gap:.0e}"

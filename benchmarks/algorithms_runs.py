@@ -267,8 +267,8 @@ def _kept(mark: Path, key: str):
     """What an earlier invocation left, if it was of the same plan."""
     if not mark.is_file():
         return None
-    found = json.loads(mark.read_text())
-    return found["value"] if found["key"] == key else None
+    record = json.loads(mark.read_text())
+    return record["value"] if record["key"] == key else None
 
 
 def _one_thread() -> None:

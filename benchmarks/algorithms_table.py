@@ -57,13 +57,13 @@ def table(runs: Sequence[Run], eval_tasks: int) -> list[list[str]]:
     for environment in sorted({run.environment for run in done}):
         here = [run for run in done if run.environment == environment]
         budget = min(run.tokens[-1] for run in here)
-        found = [
+        scored = [
             _cells([run for run in here if run.recipe == recipe], budget, eval_tasks)
             for recipe in sorted({run.recipe for run in here})
         ]
         name = f"_{environment}_, {budget / 1000:.0f}k tokens"
         rows.append([name, *[""] * (len(HEADER) - 1)])
-        rows += [cells for _, cells in sorted(found, key=lambda pair: -pair[0])]
+        rows += [cells for _, cells in sorted(scored, key=lambda pair: -pair[0])]
     return rows
 
 
@@ -124,8 +124,8 @@ def as_expected(run: Run) -> str:
 
 def publish(text: str, picture: Path, page: Path) -> None:
     """Put the table and its picture into the documentation."""
-    before, rest = page.read_text().split(MARK)
-    after = rest.split(END)[1]
+    before, tail = page.read_text().split(MARK)
+    after = tail.split(END)[1]
     page.write_text(f"{before}{MARK}\n\n{text.strip()}\n\n{END}{after}")
     shutil.copy(picture, page.parent / "pictures" / "algorithms-learning.png")
 

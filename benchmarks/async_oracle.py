@@ -79,7 +79,7 @@ class _Machine:
         running = sorted(self.left, key=of)[:slots]
         rows = len(running) / self.schedule.engines
         step_s = self.schedule.base_s + self.schedule.row_s * rows
-        ends = min((self.left[one] for one in running), default=math.inf) * step_s
+        ends = min((self.left[ordinal] for ordinal in running), default=math.inf) * step_s
         if claim is ORDERS["least"]:
             ends = min(ends, QUANTUM * step_s)
         seconds = min(ends, self.free_at - self.now)

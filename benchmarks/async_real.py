@@ -69,8 +69,8 @@ def playing(engine: Any) -> Any:
         turn = Turn(out_ids=said.ids, logprobs=said.logprobs, versions=said.versions)
         segment = Segment(prompt_ids=prompt, turns=[turn])
         reward = float(sum(token % 2 for token in said.ids) > len(said.ids) / 2)
-        made = Trajectory(verdict=Verdict.of(reward), segments=[segment])
-        return Episode(task=ticket.task.id, trajectories=[made], index=index, ordinal=ordinal)
+        trajectory = Trajectory(verdict=Verdict.of(reward), segments=[segment])
+        return Episode(task=ticket.task.id, trajectories=[trajectory], index=index, ordinal=ordinal)
 
     async def play(
         ticket: Ticket, *, done: Callable[[Episode], None], cut: Cut, stages: Stages
@@ -119,11 +119,11 @@ async def measure(mode: str, steps: int, groups: int, epochs: int) -> dict[str, 
         engine = await open_engine("free" if mode == "free" else "pinned", model, Path(name))
         await engine.set_weights(learner.source(), 0)
         if mode == "bounds":
-            found = await bounds(engine, updater, groups, steps)
+            numbers = await bounds(engine, updater, groups, steps)
         else:
-            found = await trained(engine, updater, groups, steps, eta)
+            numbers = await trained(engine, updater, groups, steps, eta)
         await engine.close()
-    return found
+    return numbers
 
 
 async def trained(

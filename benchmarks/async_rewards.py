@@ -50,11 +50,11 @@ def compare_rewards(out: Path, *, seeds: int) -> None:
         for environment in ENVIRONMENTS:
             plan = Plan(out.resolve(), STEPS, HELD_OUT, 0)
             start = warm_start(plan, environment, seed)
-            before, found = 0.0, list[Ended]()
+            before, endings = 0.0, list[Ended]()
             for eta in (0, AHEAD):
                 before, ended = _trained(plan, environment, seed, start, eta)
-                found.append(ended)
-            sync, ahead = found
+                endings.append(ended)
+            sync, ahead = endings
             gaps.append(ahead.reward - sync.reward)
             print(
                 f"| {environment} | {seed} | {before:.3f} | {sync.reward:.3f} | "

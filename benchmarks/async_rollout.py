@@ -53,7 +53,7 @@ def virtual(*, quick: bool) -> None:
         for engines in (1, 8) if quick else (1, 8, 64):
             steps = _window(sigma, engines)
             for batches in (2.0,) if quick or engines == 64 else (1.0, 2.0):
-                found = simulate(
+                simulated = simulate(
                     Schedule(
                         sigma=sigma,
                         engines=engines,
@@ -62,10 +62,10 @@ def virtual(*, quick: bool) -> None:
                         skipped=steps[1],
                     )
                 )
-                least = min(least, found.trained) if batches >= 2 else least
+                least = min(least, simulated.trained) if batches >= 2 else least
                 print(
-                    f"| {sigma} | {engines} | {batches:g} | {found.trained:.1%} | "
-                    f"{found.sampled:.1%} | {found.age:.2f} | {found.oldest} |",
+                    f"| {sigma} | {engines} | {batches:g} | {simulated.trained:.1%} | "
+                    f"{simulated.sampled:.1%} | {simulated.age:.2f} | {simulated.oldest} |",
                     flush=True,
                 )
     print(f"\nleast share with two slots' worth of rollouts a step: {least:.1%} (wanted: 95 %)\n")
@@ -100,17 +100,17 @@ def compare_orders(seeds: int) -> None:
             for order in ORDERS:
                 shares.setdefault(order, []).append(oracle(schedule, order))
         cells = (
-            f"{statistics.fmean(one):.1%} ({min(one):.1%} to {max(one):.1%})"
-            for one in shares.values()
+            f"{statistics.fmean(by_seed):.1%} ({min(by_seed):.1%} to {max(by_seed):.1%})"
+            for by_seed in shares.values()
         )
         print(f"| {steps - 30} | {count} | {' | '.join(cells)} |", flush=True)
 
 
 def _bounded(sigma: float, late: Late) -> str:
-    found: Measured = simulate(Schedule(sigma=sigma, max_staleness=2, deadline=2, late=late))
+    simulated: Measured = simulate(Schedule(sigma=sigma, max_staleness=2, deadline=2, late=late))
     return (
-        f"| {sigma} | {late} | {found.trained:.1%} | {found.oldest} | {found.lost:.1%} | "
-        f"{found.bias:.2f} |"
+        f"| {sigma} | {late} | {simulated.trained:.1%} | {simulated.oldest} | "
+        f"{simulated.lost:.1%} | {simulated.bias:.2f} |"
     )
 
 
@@ -125,14 +125,14 @@ def real(rounds: int, steps: int, more: Sequence[str]) -> None:
         ratios["free"].append(speed / found["free"]["tokens_per_s"])
         ratios["bound"].append(speed / bound)
         print(f"round {number}: {json.dumps(found)}", flush=True)
-    for name, told, wanted in (
+    for name, meaning, wanted in (
         ("sync", "x synchronous, one core a stage", "2.0"),
         ("free", "x synchronous, both cores free", "1.5"),
         ("bound", "of the bound min(generation, training)", "0.9"),
     ):
         found = ratios[name]
         print(
-            f"{statistics.median(found):.2f} {told} (wanted: {wanted}; of {rounds} rounds "
+            f"{statistics.median(found):.2f} {meaning} (wanted: {wanted}; of {rounds} rounds "
             f"{min(found):.2f} to {max(found):.2f})"
         )
 

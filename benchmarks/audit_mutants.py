@@ -56,13 +56,15 @@ def main() -> None:
                 break
             path = Path(folder) / f"mutant_{played}.py"
             path.write_text(source)
-            told = heard(path, env)
-            if told is None:  # the expert fails, or the module breaks
+            findings = heard(path, env)
+            if findings is None:  # the expert fails, or the module breaks
                 continue
             played += 1
-            caught += bool(told)
-            print(f"{env} line {site[1]}: {site[0]}: {', '.join(told) or 'not found'}", flush=True)
-            if not told:
+            caught += bool(findings)
+            print(
+                f"{env} line {site[1]}: {site[0]}: {', '.join(findings) or 'not found'}", flush=True
+            )
+            if not findings:
                 print(changes(AUDITED / f"{module}.py", source))
     print(f"{caught} of {played} mutants are found")
 
@@ -153,8 +155,8 @@ def ways(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
 def _comparisons(node: ast.Compare) -> Iterator[tuple[str, ast.AST]]:
     left, right, sign = node.left, node.comparators[0], type(node.ops[0])
 
-    def of(name: str, one: ast.expr, other: ast.expr) -> ast.Compare:
-        return ast.Compare(one, [getattr(ast, name)()], [other])
+    def of(name: str, left: ast.expr, right: ast.expr) -> ast.Compare:
+        return ast.Compare(left, [getattr(ast, name)()], [right])
 
     def as_set(value: ast.expr) -> ast.Call:
         return ast.Call(ast.Name("set"), [value], [])

@@ -64,11 +64,11 @@ def measure(name: str, seed: int, scale: float) -> dict[str, Any]:
 
 def commit(*paths: str) -> str:
     """The commit of the work tree, or the last one that changed some paths."""
-    told = subprocess.run(
+    process = subprocess.run(
         ["git", "log", "-1", "--format=%h", "--", *paths],
         cwd=ROOT, capture_output=True, text=True, timeout=30, check=False,
     )  # fmt: skip
-    return told.stdout.strip()
+    return process.stdout.strip()
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
@@ -238,18 +238,18 @@ def section(tried: Claim, rows: Sequence[dict[str, Any]]) -> str:
 
 def numbers(rows: Sequence[dict[str, Any]]) -> str:
     """docs/results/claims.json: each claim's checks by seed, and the means of all else."""
-    told: dict[str, Any] = {}
+    figures: dict[str, Any] = {}
     for tried in CLAIMS:
         mine = [row for row in rows if row["scale"] == 1.0 and row["claim"] == tried.name]
         keys = mine[0]["numbers"] if mine else {}
         checks = {check.key for check in tried.checks}
-        told[tried.name] = {
+        figures[tried.name] = {
             "checks": {k: [round(v, 3) for v in values(mine, k)] for k in keys if k in checks},
             "means": {
                 k: round(statistics.fmean(values(mine, k)), 3) for k in keys if k not in checks
             },
         }
-    return json.dumps(told, indent=1) + "\n"
+    return json.dumps(figures, indent=1) + "\n"
 
 
 def machine() -> str:

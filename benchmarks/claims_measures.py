@@ -186,8 +186,8 @@ def echo_chamber(seed: int, scale: float) -> Numbers:
 
     def right(first_token: int) -> float:
         mine = [each for each in first if each[1] == first_token]
-        told = [list(each[2:]) == game.wanted(each[0], each[1]) for each in mine]
-        return sum(told) / max(1, len(told))
+        matches = [list(each[2:]) == game.wanted(each[0], each[1]) for each in mine]
+        return sum(matches) / max(1, len(matches))
 
     shares = {kind: statistics.fmean(each[1] == kind for each in last) for kind in (LONG, SHORT)}
     kept = max(shares, key=lambda kind: shares[kind])

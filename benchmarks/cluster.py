@@ -71,21 +71,21 @@ def cluster(folder: Path, nodes: int = 1, store: int = 100_000_000, cpus: int = 
     node = {"num_cpus": cpus, "include_dashboard": False, "object_store_memory": store}
     for attempt in range(4):
         try:
-            made = Cluster(initialize_head=True, head_node_args=node)
+            started = Cluster(initialize_head=True, head_node_args=node)
             break
         except Exception as error:  # Ray gives a node 30 s, which a busy machine exceeds
             if attempt == 3 or "timed out during startup" not in str(error):
                 raise
     for _ in range(nodes - 1):
-        made.add_node(num_cpus=2, object_store_memory=store)
+        started.add_node(num_cpus=2, object_store_memory=store)
     try:
         ray.init(
-            address=made.address, namespace="ludus", log_to_driver=False, configure_logging=False
+            address=started.address, namespace="ludus", log_to_driver=False, configure_logging=False
         )
-        yield made
+        yield started
     finally:
         ray.shutdown()
-        made.shutdown()
+        started.shutdown()
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -192,8 +192,8 @@ class Run:
     def told_at(self, what: str, since: float = 0.0) -> float:
         """Return when the driver wrote that something is so, for the first time since then."""
         board = json.loads((self.folder.with_name("run.cluster") / "processes.json").read_text())
-        events = [one for one in board["events"] if one["time"] >= since]
-        return float(next(one["time"] for one in events if what in one["what"]))
+        events = [event for event in board["events"] if event["time"] >= since]
+        return float(next(event["time"] for event in events if what in event["what"]))
 
     def restarts(self) -> dict[str, int]:
         """Return which processes were started again, as `ludus watch` shows it."""
@@ -216,14 +216,16 @@ class Run:
         """Recompute what became of every rollout."""
         from ludus.trainer.stream.accounts import FILE, count_rollouts, read_rollouts
 
-        found, steps = count_rollouts(self.folder), self.steps()
+        counts, steps = count_rollouts(self.folder), self.steps()
         bonus = 0.5 if VERIFIER in " ".join(self.words) else 0.0
         rewards = [record.reward for record in read_rollouts(self.folder / FILE)]
         return {
-            "issued": found.issued,
-            "lost": len(found.missing),
-            "doubled": len(found.doubled),
-            "failed": sum(count for why, count in found.masked.items() if why.startswith("failed")),
+            "issued": counts.issued,
+            "lost": len(counts.missing),
+            "doubled": len(counts.doubled),
+            "failed": sum(
+                count for why, count in counts.masked.items() if why.startswith("failed")
+            ),
             "wrong_rewards": sum(reward not in (1.0 + bonus, 2.0 + bonus) for reward in rewards),
             "steps": len(steps),
             "missing_steps": len(set(range(1, max(steps) + 1)) - set(steps)),
@@ -260,8 +262,8 @@ def ready(run: Run, name: str, but: int = 0) -> tuple[int, float]:
             state = ray.get(actor.state.remote(), timeout=60)
             if state.pid not in (0, but, pid):
                 pid, steps = state.pid, len(run.steps())
-            made = len(run.steps()) > steps or not name.startswith("rank")
-            if pid and state.pid == pid and state.ready and made:
+            is_working = len(run.steps()) > steps or not name.startswith("rank")
+            if pid and state.pid == pid and state.ready and is_working:
                 return pid, time.time()
         time.sleep(0.1)
     out = run.process.stdout if run.process.poll() is not None else None
@@ -324,35 +326,37 @@ def row(name: str, kills: int = 1) -> dict[str, Any]:
     try:
         # The head of the node row has room for the rank alone, which fits on no other node.
         shape_of = {"nodes": 2, "cpus": 3} if name == "node" else {}
-        with cluster(folder / "r", **shape_of) as made:
-            run = Run(folder, made.address, *_options(name), shape=shape)
+        with cluster(folder / "r", **shape_of) as ray_cluster:
+            run = Run(folder, ray_cluster.address, *_options(name), shape=shape)
             cold_s = age(ready(run, PROCESSES[name])[0]) if name == "vllm" else 0.0
             run.wait_for(1)
             run.first_step = time.time()
             run.wait_for(BEFORE)
-            seconds = [_death(name, made, run) for _ in range(kills)]
+            seconds = [_death(name, ray_cluster, run) for _ in range(kills)]
             if name != "head":
                 run.wait_for(len(run.steps()) + AFTER)
                 run.stop()
         if name == "head":
             run.process.wait(timeout=LIMIT_S)
-            with cluster(folder / "s") as made:
-                run.words[run.words.index("--cluster") + 1] = made.address
+            with cluster(folder / "s") as ray_cluster:
+                run.words[run.words.index("--cluster") + 1] = ray_cluster.address
                 run.start("--run.resume")
                 run.wait_for(len(run.steps()) + AFTER)
                 run.stop()
-        told = {
-            key: [round(one[key], 1) for one in seconds] if kills > 1 else round(seconds[0][key], 1)
+        costs = {
+            key: [round(death[key], 1) for death in seconds]
+            if kills > 1
+            else round(seconds[0][key], 1)
             for key in seconds[0]
         }
         if cold_s:
-            told["cold_s"] = round(cold_s, 1)
-        return {"row": name, **told, "restarts": run.restarts(), **run.accounts()}
+            costs["cold_s"] = round(cold_s, 1)
+        return {"row": name, **costs, "restarts": run.restarts(), **run.accounts()}
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _death(name: str, made: Any, run: Run) -> dict[str, float]:
+def _death(name: str, ray_cluster: Any, run: Run) -> dict[str, float]:
     """Kill a part, wait until it does its work again, and return the seconds of that."""
     import ray
 
@@ -363,13 +367,13 @@ def _death(name: str, made: Any, run: Run) -> dict[str, float]:
     match name:
         case "node":
             other = ready(run, "environments-1")[0]
-            node = made.worker_nodes.copy().pop()
+            node = ray_cluster.worker_nodes.copy().pop()
             died = time.time()
-            made.remove_node(node, allow_graceful=False)
-            while any(one["NodeID"] == node.node_id and one["Alive"] for one in ray.nodes()):
+            ray_cluster.remove_node(node, allow_graceful=False)
+            while any(entry["NodeID"] == node.node_id and entry["Alive"] for entry in ray.nodes()):
                 time.sleep(0.05)
             seconds["noticed_s"] = time.time() - died
-            made.add_node(num_cpus=2, object_store_memory=100_000_000)
+            ray_cluster.add_node(num_cpus=2, object_store_memory=100_000_000)
             seconds["joined_s"] = time.time() - died
             ready(run, "environments-1", other)
         case "driver":
@@ -382,7 +386,9 @@ def _death(name: str, made: Any, run: Run) -> dict[str, float]:
             seconds["back_s"] = time.time() - died
         case "head":
             ray.shutdown()  # Ray ends every driver whose head is gone for a minute
-            os.kill(made.head_node.all_processes["gcs_server"][0].process.pid, signal.SIGKILL)
+            os.kill(
+                ray_cluster.head_node.all_processes["gcs_server"][0].process.pid, signal.SIGKILL
+            )
             run.process.wait(timeout=LIMIT_S)
             seconds["ended_s"] = time.time() - died
         case _:
@@ -390,8 +396,8 @@ def _death(name: str, made: Any, run: Run) -> dict[str, float]:
             os.kill(pid, signal.SIGKILL)
     if process:
         seconds["back_s"] = ready(run, process, pid)[1] - died
-    for one in again:
-        run.wait_for_restart(one, before.get(one, 0))
+    for restarted in again:
+        run.wait_for_restart(restarted, before.get(restarted, 0))
     if name in ("learner", "rank"):
         seconds["noticed_s"] = run.told_at("was lost; the learner starts again", died) - died
         seconds["cold_s"] = run.first_step - run.told_at("starting the learner")
@@ -415,9 +421,9 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=1, help="how often a row kills its part")
     worst, given = 0, parser.parse_args()
     for name in given.rows:
-        found = row(name, given.kills)
-        print(json.dumps(found), flush=True)
-        worst |= any(found[law] for law in LAWS)
+        figures = row(name, given.kills)
+        print(json.dumps(figures), flush=True)
+        worst |= any(figures[law] for law in LAWS)
     return int(worst)
 
 

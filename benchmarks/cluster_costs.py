@@ -53,8 +53,8 @@ def scaled() -> dict[str, Any]:
     (folder / "slow.py").write_text(SLOW_ENV)
     token = "a-token-of-this-run"
     try:
-        with cluster(folder / "r", cpus=6) as made:
-            words = ["--ray", made.address, "--replicas", "1..3", "--replica-queue", "6"]
+        with cluster(folder / "r", cpus=6) as ray_cluster:
+            words = ["--ray", ray_cluster.address, "--replicas", "1..3", "--replica-queue", "6"]
             words += ["--roster", str(folder / "servers"), "--drain-s", "5"]
             command = [sys.executable, "-m", "ludus", "--import", str(folder / "slow.py")]
             server = subprocess.Popen(
@@ -201,17 +201,17 @@ def overhead() -> dict[str, Any]:
     take in as many seconds as the update has CPU time, `share_here` what they took.
     """
     pairs = [_pair() for _ in range(PAIRS)]
-    here, rest = list[float](), list[float]()
+    here, at_rest = list[float](), list[float]()
     for plain, clustered in pairs:
         own, seconds = plain["trainer"], clustered.pop("seconds")
         watching = clustered.get("ray", 0.0) + clustered["driver"]
         here.append(sum(clustered.values()) / own - 1)
-        rest.append((clustered["trainer"] + watching * min(1.0, own / seconds)) / own - 1)
+        at_rest.append((clustered["trainer"] + watching * min(1.0, own / seconds)) / own - 1)
     return {
         "row": "overhead",
-        "share_at_rest": round(statistics.median(rest), 3),
+        "share_at_rest": round(statistics.median(at_rest), 3),
         "share_here": round(statistics.median(here), 3),
-        "pairs_at_rest": [round(share, 3) for share in rest],
+        "pairs_at_rest": [round(share, 3) for share in at_rest],
         "plain_cpu_s": {name: round(value, 3) for name, value in pairs[-1][0].items()},
         "cluster_cpu_s": {name: round(value, 3) for name, value in pairs[-1][1].items()},
         "update_s": round(seconds, 2),

@@ -66,8 +66,8 @@ def manager_of(name: str, world: World, session):
             "max_summaries": 500, "summary_tokens": SUMMARY_TOKENS,
         },
     }  # fmt: skip
-    made = [find_context(part)(**settings.get(part, {})) for part in name.split("+")]
-    return made[0] if len(made) == 1 else Composed(made)
+    managers = [find_context(part)(**settings.get(part, {})) for part in name.split("+")]
+    return managers[0] if len(managers) == 1 else Composed(managers)
 
 
 async def scripted_row(where: str, name: str, tasks: int, window: int) -> dict:
@@ -90,11 +90,11 @@ async def scripted_row(where: str, name: str, tasks: int, window: int) -> dict:
         episode = await play(
             session, policy, split="test", seed=seed, limits=EpisodeLimits(max_turns=300)
         )
-        made = episode.trajectories[0]
-        assert made.verdict.ok, made.verdict.detail
-        rewards.append(made.verdict.unwrap())
-        segments.append(len(made.segments))
-        tokens.append(made.sampled_tokens)
+        trajectory = episode.trajectories[0]
+        assert trajectory.verdict.ok, trajectory.verdict.detail
+        rewards.append(trajectory.verdict.unwrap())
+        segments.append(len(trajectory.segments))
+        tokens.append(trajectory.sampled_tokens)
         longest = max(longest, engine.longest)
     await session.close()
     return {
@@ -127,11 +127,11 @@ def scripted_table(rows: list[dict]) -> str:
     for name in dict.fromkeys(row["manager"] for row in rows):
         cells = []
         for where in WORLDS:
-            found = [row for row in rows if (row["env"], row["manager"]) == (where, name)]
-            if not found:
+            matching = [row for row in rows if (row["env"], row["manager"]) == (where, name)]
+            if not matching:
                 cells.append(f"{'-':>36}")
                 continue
-            row = found[0]
+            row = matching[0]
             low, high = wilson(row["success"], row["tasks"])
             said = f"{row['success']:.2f} [{low:.2f}, {high:.2f}]"
             cells.append(f"{said} {row['segments']:5.1f} seg {row['sampled']:6.0f} tok".rjust(36))
@@ -145,12 +145,12 @@ def trained_table(rows: list[dict]) -> str:
 
     columns = ("sampled_before", "sampled", "before", "after")
     heads = ("sampled, first", "last three", "greedy, before", "after")
-    lines = [f"{'':<10} {'manager':<10} {'seeds':>5}" + "".join(f"{one:>17}" for one in heads)]
+    lines = [f"{'':<10} {'manager':<10} {'seeds':>5}" + "".join(f"{head:>17}" for head in heads)]
     for where, name in dict.fromkeys((row["env"], row["manager"]) for row in rows):
         mine = [row for row in rows if (row["env"], row["manager"]) == (where, name)]
         said = [interval([row[column] for row in mine]) for column in columns]
         lines.append(
-            f"{where:<10} {name:<10} {len(mine):>5}" + "".join(f"{one:>17}" for one in said)
+            f"{where:<10} {name:<10} {len(mine):>5}" + "".join(f"{cell:>17}" for cell in said)
         )
     return "\n".join(lines)
 
@@ -165,10 +165,10 @@ def trained(
     rows = []
     for where in wheres:
         if where == "ledger":
-            made = context_training.trained(folder / where, seeds, arms, own_starts=own_starts)
+            results = context_training.trained(folder / where, seeds, arms, own_starts=own_starts)
         else:
-            made = context_games.trained(where, folder / where, seeds, arms)
-        for row in made:
+            results = context_games.trained(where, folder / where, seeds, arms)
+        for row in results:
             print(json.dumps(row), flush=True)
             rows.append(row)
     return rows

@@ -85,7 +85,7 @@ class SortClerk:
         # the newest exchange is carried into the next window, and is read in that one
         text = messages[-1].text.rpartition("[assistant] ")[0]
         before = re.search(r"length (\w+); placing (\d+); next ([a-z]+[ \d]*)", text)
-        found = re.findall(
+        exchanges = re.findall(
             r"\[assistant\] (length|compare|swap)\((.*)\)\n\n"
             r"\[tool\] (\d+|the one at \d+ is \w+|swapped)$",
             text[before.end() :] if before else text,
@@ -93,7 +93,7 @@ class SortClerk:
         )
         calls = [
             (ToolCall(name=name, arguments=json.loads(given), id=""), said)
-            for name, given, said in found
+            for name, given, said in exchanges
         ]
         if not before:
             return sorting_notes(calls)
@@ -193,15 +193,15 @@ class PageClerk:
         # the newest exchange is carried into the next window, and is read in that one
         text = messages[-1].text.rpartition("[assistant] ")[0]
         noted = re.search(r"Found (.*)\. (?:Next|Answer): ", text)
-        way = dict(one.split(": ") for one in noted[1].split("; ")) if noted else {}
+        way = dict(step.split(": ") for step in noted[1].split("; ")) if noted else {}
         way |= dict(re.findall(r"(\w+) leads to (\w+)\.", text))
         way |= dict.fromkeys(re.findall(r"(\w+) is the end\.", text), "nothing")
         if not way:
             name = re.search(r"Where does (\w+) end", text)
             return f"Next: {name[1]}." if name else ""
         last, target = list(way.items())[-1]
-        found = "; ".join(f"{one}: {other}" for one, other in way.items())
-        return f"Found {found}. " + (
+        steps = "; ".join(f"{place}: {leads_to}" for place, leads_to in way.items())
+        return f"Found {steps}. " + (
             f"Answer: {last}." if target == "nothing" else f"Next: {target}."
         )
 
@@ -258,9 +258,9 @@ def taught(where: str, game: Game, folder: Path) -> Path:
         **game.shape,
     )  # fmt: skip
     arm = arm_of(where, "summarize", game)
-    made = show(game, folder / "taught", model, arm, 0, game.taught, game.taught_lr)
+    weights = show(game, folder / "taught", model, arm, 0, game.taught, game.taught_lr)
     (folder / "taught.done").touch()
-    return made
+    return weights
 
 
 def train(where: str, game: Game, folder: Path, clean: Path, name: str, seed: int) -> dict:

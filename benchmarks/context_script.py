@@ -62,7 +62,9 @@ class ScriptedEngine:
         action = self._own_call(messages, facts) or self.world.act(messages, facts, self.session)
         if "mem1" in self.parts:
             return f"<IS>{notes}</IS>{action}"
-        if "agent_fold" in self.parts and any(one.role is Role.ASSISTANT for one in messages):
+        if "agent_fold" in self.parts and any(
+            message.role is Role.ASSISTANT for message in messages
+        ):
             done = [
                 int(last) for last in re.findall(r"Steps? (?:\d+ to )?(\d+):", messages[1].text)
             ]
@@ -73,10 +75,14 @@ class ScriptedEngine:
 
     def _own_call(self, messages: Sequence[Message], facts: dict[str, str]) -> str:
         """A call of a manager's tool where one is due."""
-        shown = "\n".join(one.text for one in messages)
+        shown = "\n".join(message.text for message in messages)
         if "memory" in self.parts:
             listed = "Your files:" in messages[1].text
-            saved = [index for index, one in enumerate(messages) if PATH in one.text and index > 1]
+            saved = [
+                index
+                for index, message in enumerate(messages)
+                if PATH in message.text and index > 1
+            ]
             if listed and not saved:
                 return call("memory", command="view", path=PATH)
             known = self.world.noted([messages[saved[-1]]]) if saved else {}
@@ -90,7 +96,9 @@ class ScriptedEngine:
                 return call("fetch_record", id=int(line[1]))
         if "fold" in self.parts:
             opened = [
-                index for index, one in enumerate(messages) if "You are in a branch" in one.text
+                index
+                for index, message in enumerate(messages)
+                if "You are in a branch" in message.text
             ]
             if not opened:
                 return call("branch", prompt="go on")
@@ -131,20 +139,22 @@ def window_of(text: str) -> list[Message]:
     for block in text.split("<|im_start|>")[1:]:
         role, _, said = block.partition("\n")
         messages.append(Message(role=Role(role), content=said.split(END)[0]))
-    return joined([one for one in messages if one.content or one.role is not Role.ASSISTANT])
+    return joined(
+        [message for message in messages if message.content or message.role is not Role.ASSISTANT]
+    )
 
 
 def joined(messages: Sequence[Message]) -> list[Message]:
     """Put each call in front of its result."""
-    made: list[Message] = []
+    merged: list[Message] = []
     for message in messages:
         results = _RESULT.findall(message.text) or [message.text] * (message.role is Role.TOOL)
-        if results and made:
-            calls = [json.loads(one) for one in _CALL.findall(made[-1].text)]
-            named = [f"{one['name']}({json.dumps(one['arguments'])})" for one in calls]
-            heads = named or [made[-1].text.strip()]
-            shown = [f"{head} -> {one}" for head, one in zip(heads, results, strict=False)]
-            made.append(Message(role=Role.TOOL, content="\n".join(shown)))
+        if results and merged:
+            calls = [json.loads(match) for match in _CALL.findall(merged[-1].text)]
+            named = [f"{request['name']}({json.dumps(request['arguments'])})" for request in calls]
+            heads = named or [merged[-1].text.strip()]
+            shown = [f"{head} -> {text}" for head, text in zip(heads, results, strict=False)]
+            merged.append(Message(role=Role.TOOL, content="\n".join(shown)))
         else:
-            made.append(message)
-    return made
+            merged.append(message)
+    return merged

@@ -50,10 +50,10 @@ class World(ABC):
 
     def noted(self, messages: Sequence[Message]) -> Facts:
         """What the notes say, the newest last."""
-        found: Facts = {}
-        for notes in NOTES.findall("\n".join(one.text for one in messages)):
-            found |= dict(one.split("=", 1) for one in notes.split("|") if "=" in one)
-        return found
+        facts: Facts = {}
+        for notes in NOTES.findall("\n".join(message.text for message in messages)):
+            facts |= dict(note.split("=", 1) for note in notes.split("|") if "=" in note)
+        return facts
 
     def notes(self, facts: Facts, session=None) -> str:
         """Facts as a text that `facts` reads back."""
@@ -72,13 +72,13 @@ class LedgerWorld(World):
 
     def read(self, messages: Sequence[Message]) -> Facts:
         """Lines such as `a5`, as messages and in an index of records."""
-        lines = [line for one in messages for line in one.text.split("\n")]
-        found = [re.fullmatch(r"(?:\d+: n -> )?([a-z])(\d)", line) for line in lines]
-        return {match[1]: match[2] for match in found if match}
+        lines = [line for message in messages for line in message.text.split("\n")]
+        matches = [re.fullmatch(r"(?:\d+: n -> )?([a-z])(\d)", line) for line in lines]
+        return {match[1]: match[2] for match in matches if match}
 
     def act(self, messages: Sequence[Message], facts: Facts, session) -> str:
         """`n`, or the digit asked for; `0` where it is not known."""
-        heard = [one.text for one in messages if one.role is Role.USER]
+        heard = [message.text for message in messages if message.role is Role.USER]
         asked = re.fullmatch(r"\?([a-z])", heard[-1])
         return facts.get(asked[1], "0") if asked else "n"
 
@@ -93,10 +93,10 @@ class FunctionsWorld(World):
 
     def read(self, messages: Sequence[Message]) -> Facts:
         """Results of `length` and `item`, and lines of an index of records."""
-        text = "\n".join(one.text for one in messages)
+        text = "\n".join(message.text for message in messages)
         sizes = re.findall(r"length\(\{\}\) -> (\d+)", text)
-        found = {"n": sizes[-1]} if sizes else {}
-        return found | dict(re.findall(r'item\(\{"index": ?(\d+)\}\) -> (-?\d+)', text))
+        facts = {"n": sizes[-1]} if sizes else {}
+        return facts | dict(re.findall(r'item\(\{"index": ?(\d+)\}\) -> (-?\d+)', text))
 
     def act(self, messages: Sequence[Message], facts: Facts, session) -> str:
         """The next position that is not known, or the answer."""
@@ -128,7 +128,7 @@ class SearchWorld(World):
 
     def read(self, messages: Sequence[Message]) -> Facts:
         """The pages of each result, by their titles."""
-        text = "\n".join(one.text for one in messages)
+        text = "\n".join(message.text for message in messages)
         return dict(re.findall(r'Doc \d\(Title: "([^"]+)"\) ([^\n;|=]+)', text))
 
     def act(self, messages: Sequence[Message], facts: Facts, session) -> str:
@@ -148,7 +148,9 @@ class SearchWorld(World):
             wanted = (*question.searches, *question.golds)
             facts = {
                 title: ".".join(
-                    one for one in page.split(".") if any(name in one for name in wanted)
+                    sentence
+                    for sentence in page.split(".")
+                    if any(name in sentence for name in wanted)
                 )
                 for title, page in facts.items()
                 if title in question.searches

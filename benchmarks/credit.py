@@ -221,7 +221,7 @@ def estimates(world: World, estimator: Estimator, samples: int, seed: int) -> Te
         torch.Generator().manual_seed(seed),
         torch.tensor(world.chances, dtype=torch.float64),
     )
-    found: list[Tensor] = []
+    parts: list[Tensor] = []
     for first in range(0, samples, AT_ONCE):
         count = min(AT_ONCE, samples - first)
         groups = [group(world, first + n, estimator, draw) for n in range(count)]
@@ -238,8 +238,8 @@ def estimates(world: World, estimator: Estimator, samples: int, seed: int) -> Te
         credit = advantages[rows, places].double() * (actions - chances[at]) / leaves
         sums = torch.zeros(count * states, dtype=torch.float64)
         sums.index_add_(0, owners[rows] * states + at, credit)
-        found.append(sums.view(count, states))
-    return torch.cat(found)
+        parts.append(sums.view(count, states))
+    return torch.cat(parts)
 
 
 @dataclass(frozen=True)

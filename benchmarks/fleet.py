@@ -161,11 +161,11 @@ async def trial(how: str, seconds: float) -> dict[str, object]:
     row |= {"replays": client.traffic.replays, "hedges": client.traffic.hedges}
     for name, done in tally.done.items():
         usual = sum(done[second] for second in range(before)) / before
-        rest = [done[second] / usual for second in range(before + 1, after)]
+        shares = [done[second] / usual for second in range(before + 1, after)]
         row[name] = {
             "usual_per_s": round(usual, 1),
-            "goodput": round(sum(rest) / len(rest), 2),
-            "least": round(min(rest), 2),
+            "goodput": round(sum(shares) / len(shares), 2),
+            "least": round(min(shares), 2),
             "first": round(done[before + 1] / usual, 2),
         }
     return row

@@ -83,17 +83,17 @@ def main() -> None:
         return
     shape = "tiny" if given.tiny else given.size
     parts = {"machine": machine, "learner": learner, "engine": engine, "trl": trl}
-    found = parts[given.part](device, shape, sizes)
+    figures = parts[given.part](device, shape, sizes)
     name = given.part if given.part == "machine" else f"{given.part}-{given.size}"
-    (given.out / f"{name}.json").write_text(json.dumps(found) + "\n", encoding="utf-8")
-    print(name, json.dumps(found), flush=True)
+    (given.out / f"{name}.json").write_text(json.dumps(figures) + "\n", encoding="utf-8")
+    print(name, json.dumps(figures), flush=True)
 
 
 def machine(device: str, shape: str, sizes: Sizes) -> dict[str, Any]:
     """Measure a large matrix product and a copy, which bound everything else."""
     side = sizes.product
-    one = torch.randn(side, side, device=device, dtype=torch.bfloat16)
-    seconds = timed(lambda: one @ one, device, rounds=10)
+    square = torch.randn(side, side, device=device, dtype=torch.bfloat16)
+    seconds = timed(lambda: square @ square, device, rounds=10)
     block = torch.empty(side * side * 4, dtype=torch.uint8, device=device)
     other = torch.empty_like(block)
     copied = timed(lambda: other.copy_(block), device, rounds=10)
@@ -126,7 +126,7 @@ def learner(device: str, shape: str, sizes: Sizes) -> dict[str, Any]:
     text = model.config
     flops = 6 * matrix_weights(model) + 6 * text.num_hidden_layers * text.hidden_size * mean
     return {
-        "weights": sum(one.numel() for one in model.parameters()),
+        "weights": sum(weight.numel() for weight in model.parameters()),
         "tokens_a_step": count,
         "tokens_s": count / seconds,
         "flops_a_token": flops,
@@ -141,7 +141,7 @@ def engine(device: str, shape: str, sizes: Sizes) -> dict[str, Any]:
     model.generation_config.eos_token_id = None
     seconds = asyncio.run(sampling_seconds(model, sizes))
     each = cached_bytes(model.config, model.dtype)
-    weights = sum(one.numel() * one.element_size() for one in model.parameters())
+    weights = sum(weight.numel() * weight.element_size() for weight in model.parameters())
     length = sizes.prompt + sizes.sampled / 2
     return {
         "tokens_s": sizes.rows * sizes.sampled / seconds,
@@ -199,34 +199,36 @@ def trl(device: str, shape: str, sizes: Sizes) -> dict[str, Any]:
 
 def table(out: Path, *, measured: bool) -> str:
     """Return what was measured as lines of text."""
-    found = {path.stem: json.loads(path.read_text()) for path in sorted(out.glob("*.json"))}
-    box: dict[str, Any] = found.get("machine", {})
+    parts = {path.stem: json.loads(path.read_text()) for path in sorted(out.glob("*.json"))}
+    box: dict[str, Any] = parts.get("machine", {})
     lines = [
         f"device {box.get('device', '?')}, torch {box.get('torch', '?')}"
         + ("" if measured else "  (no GPU: the figures mean nothing)")
     ]
-    for name, one in found.items():
+    for name, figures in parts.items():
         if name == "machine":
             product, copy = box["product_flops"], box["copy_bytes"]
             lines.append(f"matrix product {product / 1e12:.1f} TFLOP/s, copy {copy / 1e9:.0f} GB/s")
             continue
-        if "tokens_s" not in one:
-            lines.append(f"{name}: {one.get('skipped', 'no figure')}")
+        if "tokens_s" not in figures:
+            lines.append(f"{name}: {figures.get('skipped', 'no figure')}")
             continue
-        told = [f"{name}: {one['tokens_s']:,.0f} tokens/s"]
-        if "flops_a_token" in one:
-            rate = one["flops_a_token"] * one["tokens_s"]
-            told.append(f"{one['tokens_a_step']:,} tokens a step")
+        cells = [f"{name}: {figures['tokens_s']:,.0f} tokens/s"]
+        if "flops_a_token" in figures:
+            rate = figures["flops_a_token"] * figures["tokens_s"]
+            cells.append(f"{figures['tokens_a_step']:,} tokens a step")
             if box.get("peak_flops"):
-                told.append(f"MFU {rate / box['peak_flops']:.1%}")
+                cells.append(f"MFU {rate / box['peak_flops']:.1%}")
             if box.get("product_flops"):
-                told.append(f"{rate / box['product_flops']:.1%} of the matrix product")
-            if one["peak_memory"]:
-                told.append(f"{one['peak_memory'] / 2**30:.1f} GiB at the peak")
-        if "bytes_a_token" in one and box.get("copy_bytes"):
-            bound = box["copy_bytes"] / one["bytes_a_token"]
-            told.append(f"{one['tokens_s'] / bound:.1%} of what the memory allows ({bound:,.0f})")
-        lines.append(", ".join(told))
+                cells.append(f"{rate / box['product_flops']:.1%} of the matrix product")
+            if figures["peak_memory"]:
+                cells.append(f"{figures['peak_memory'] / 2**30:.1f} GiB at the peak")
+        if "bytes_a_token" in figures and box.get("copy_bytes"):
+            bound = box["copy_bytes"] / figures["bytes_a_token"]
+            cells.append(
+                f"{figures['tokens_s'] / bound:.1%} of what the memory allows ({bound:,.0f})"
+            )
+        lines.append(", ".join(cells))
     return "\n".join(lines)
 
 
@@ -247,17 +249,17 @@ def made(shape: str, sizes: Sizes) -> Any:
 
 def matrix_weights(model: Any) -> int:
     """Return the number of weights in matrix products, a tied head included once."""
-    inside = sum(one.numel() for one in model.model.layers.parameters() if one.dim() == 2)
+    inside = sum(weight.numel() for weight in model.model.layers.parameters() if weight.dim() == 2)
     return inside + model.lm_head.weight.numel()
 
 
 def lengths(sizes: Sizes) -> list[int]:
     """Return lengths between a half and one and a half of `row` that fill a step or more."""
     draw = torch.Generator().manual_seed(0)
-    found: list[int] = []
-    while sum(found) < sizes.step_tokens:
-        found.append(int(torch.randint(sizes.row // 2, 3 * sizes.row // 2, (1,), generator=draw)))
-    return found
+    drawn: list[int] = []
+    while sum(drawn) < sizes.step_tokens:
+        drawn.append(int(torch.randint(sizes.row // 2, 3 * sizes.row // 2, (1,), generator=draw)))
+    return drawn
 
 
 def random_row(length: int, sizes: Sizes) -> Row:

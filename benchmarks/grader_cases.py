@@ -37,7 +37,9 @@ async def show(*, everything: bool) -> None:
     file = tomllib.loads((FOLDER / "tampering.toml").read_text())
     tasks = {task["name"]: task for task in file["task"]}
     honest = await graded([(task, task["honest"], task["tests"], False) for task in tasks.values()])
-    print(f"honest controls: {sum(one.reward == 1 for one in honest)} of {len(honest)} paid")
+    print(
+        f"honest controls: {sum(verdict.reward == 1 for verdict in honest)} of {len(honest)} paid"
+    )
     asked: list[Asked] = []
     for case in file["case"]:
         task = tasks[case["task"]]
@@ -45,8 +47,8 @@ async def show(*, everything: bool) -> None:
         asked.append((task, case["solution"], tests or task["tests"], bool(tests)))
     verdicts = await graded(asked)
     names = [f"{case['task']}: {case['name']}" for case in file["case"]]
-    rewarded = [name for name, one in zip(names, verdicts, strict=True) if one.reward]
-    excused = [n for n, one in zip(names, verdicts, strict=True) if str(one.status) != "ok"]
+    rewarded = [name for name, verdict in zip(names, verdicts, strict=True) if verdict.reward]
+    excused = [n for n, verdict in zip(names, verdicts, strict=True) if str(verdict.status) != "ok"]
     print(f"tampering: {len(rewarded)} of {len(verdicts)} rewarded {rewarded or ''}")
     print(f"           {len(excused)} excused (not ok, so without a number) {excused or ''}")
     listed(names, verdicts, everything)
@@ -64,13 +66,14 @@ async def show(*, everything: bool) -> None:
         listed(names, verdicts, everything)
     controls = [case for case in idioms if "wrong" in case]
     verdicts = await graded([(case, case["wrong"], case["tests"], False) for case in controls])
-    print(f"wrong controls: {sum(bool(one.reward) for one in verdicts)} of {len(verdicts)} paid")
+    paid = sum(bool(verdict.reward) for verdict in verdicts)
+    print(f"wrong controls: {paid} of {len(verdicts)} paid")
 
 
 def print_counts(title: str, verdicts: list[Verdict]) -> None:
     """Print how many right solutions are paid, refused or lost."""
-    paid = sum(one.reward == 1 for one in verdicts)
-    refused = sum(str(one.status) == "invalid" for one in verdicts)
+    paid = sum(verdict.reward == 1 for verdict in verdicts)
+    refused = sum(str(verdict.status) == "invalid" for verdict in verdicts)
     lost = len(verdicts) - paid - refused
     print(f"idioms {title}: {paid} of {len(verdicts)} paid, {refused} refused, {lost} silent zeros")
 
@@ -89,8 +92,8 @@ async def graded(asked: list[Asked]) -> list[Verdict]:
 
 def listed(names: list[str], verdicts: list[Verdict], everything: bool) -> None:
     if everything:
-        for name, one in zip(names, verdicts, strict=True):
-            print(f"    {name}: {one.status}, {one.reward}, {one.detail[:150]!r}")
+        for name, verdict in zip(names, verdicts, strict=True):
+            print(f"    {name}: {verdict.status}, {verdict.reward}, {verdict.detail[:150]!r}")
 
 
 if __name__ == "__main__":

@@ -676,11 +676,11 @@ def near_program(draw: Draw) -> Program:
         value = {"count": "'a' * N + 'b'", "find": "'-' * N + 'x'", "index": "['y'] * N + ['x']"}[
             method
         ]
-        made = f"Name({value.replace('N', str(n))})"
+        construction = f"Name({value.replace('N', str(n))})"
         right = f"class Name({base}):\n    def twice(self):\n        return len(self) * 2\n"
         bare = f"class Name({base}):\n    def twice(self):\n        return len(self) * 2\n"
         own = f"    def {method}(self, *a):\n        return super().{method}(*a) + {k}\n"
-        test = f"x = {made}\nassert x.twice() == {2 * n + 2} and x.{call} == {n + k}"
+        test = f"x = {construction}\nassert x.twice() == {2 * n + 2} and x.{call} == {n + k}"
         return Program(form, bare + own, [test], wanted=["Name"], near=[bare])
     if form == "error by name":
         work = f"\ndef f(n):\n    if n < 0:\n        raise Bad(n)\n    return n * {k}\n"
@@ -1134,9 +1134,11 @@ def changing_liar(draw: Draw, program: Program) -> tuple[str, str]:
     by_use = draw.choice(["next(_turns)", up, up, "-1e9 if use in ('__gt__', '__ge__') else 1e9"])
     claims = _CLAIMS.replace("BY_USE", by_use).replace("ANSWERS", turns)
     kind = draw.choice([liar_class(draw), *["class _Liar:\n    pass\n"] * 3])
-    made = "".join(f"def {name}(*a, **k):\n    return _Liar()\n" for name in program.wanted)
+    functions = "".join(f"def {name}(*a, **k):\n    return _Liar()\n" for name in program.wanted)
     has_classes = any(name[:1].isupper() for name in program.wanted)
-    return "changing answers", claims + kind + (members(program.wanted) if has_classes else made)
+    return "changing answers", claims + kind + (
+        members(program.wanted) if has_classes else functions
+    )
 
 
 # --- faults put back --------------------------------------------------------------
@@ -1221,7 +1223,7 @@ def program_of(draw: Draw) -> Program:
 def sisters_of(seed: int, number: int) -> list[Program]:
     """Return programs of the shape of program `number` of a seed, each with other tests."""
     program = program_of(random.Random(f"{seed} {number}"))
-    found = {tuple(program.tests): program}
+    programs = {tuple(program.tests): program}
     for turn in range(SISTERS):
         draw = SisterDraw(f"{seed} {number}")
         draw.numbers = random.Random(f"{seed} {number} {turn}")
@@ -1229,8 +1231,8 @@ def sisters_of(seed: int, number: int) -> list[Program]:
         if (sister.kind, sister.wanted, sister.entry_point) == (
             program.kind, program.wanted, program.entry_point
         ):  # fmt: skip
-            found.setdefault(tuple(sister.tests), sister)
-    return [each for each in found.values() if each is not program]
+            programs.setdefault(tuple(sister.tests), sister)
+    return [each for each in programs.values() if each is not program]
 
 
 def drawn(seed: int, number: int) -> tuple[Program, list[tuple[str, str]]]:

@@ -224,7 +224,7 @@ def show(what: str, sides: dict[str, Functions], *, names: bool) -> list[str]:
         for side, functions in sides.items()
     }
     both = set[tuple[str, str]]().union(*entered.values())
-    own = {one for one in both if one[0].startswith(OWN)}
+    own = {function for function in both if function[0].startswith(OWN)}
     rows = {side: functions - own for side, functions in (*entered.items(), ("together", both))}
     for side, functions in (*rows.items(), *([("verifier", own)] if own else [])):
         files = sorted({file for file, _ in functions})

@@ -137,12 +137,12 @@ PAIRS = (
 
 def solutions() -> list[Sample]:
     """What `maths` is asked: no two alike, a box at the end of up to 2 KB of working."""
-    made: list[Sample] = []
+    samples: list[Sample] = []
     for index in range(2048):
         gold, answer = PAIRS[index % len(PAIRS)]
         working = f"Step {index}: we add {index % 97} to both sides. " * (1 + index % 40)
-        made.append(Sample(response=f"{working}\nSo \\boxed{{{answer}}}.", gold=gold))
-    return made
+        samples.append(Sample(response=f"{working}\nSo \\boxed{{{answer}}}.", gold=gold))
+    return samples
 
 
 async def scores(

@@ -113,23 +113,27 @@ def report(scores: dict[str, list[Any]], fresh: Sequence[dict[str, Any]]) -> Non
     """Print agreements, over all pairs and over those that differ in one respect alone."""
     kinds: dict[str, Callable[[Picture, Picture], bool]] = {
         "all pairs": lambda _one, _other: True,
-        "text alone": lambda one, other: one.clear == other.clear and one.text != other.text,
-        "fading alone": lambda one, other: one.clear != other.clear and one.text == other.text,
+        "text alone": lambda first, second: (
+            first.clear == second.clear and first.text != second.text
+        ),
+        "fading alone": lambda first, second: (
+            first.clear != second.clear and first.text == second.text
+        ),
     }
     for kind, counts in kinds.items():
-        told = {
+        agreements = {
             name: np.array(
                 [agreement(s, row, counts) for s, row in zip(values, fresh, strict=True)]
             )
             for name, values in scores.items()
         }
-        known = ~np.isnan(told["ceiling"])
+        known = ~np.isnan(agreements["ceiling"])
         print(f"{kind} ({known.sum()} rankings)")
         if not known.any():
             continue
-        told = {name: values[known] for name, values in told.items()}
-        told["ImageReward - CLIP"] = told["ImageReward"] - told["CLIP"]
-        for name, values in told.items():
+        agreements = {name: values[known] for name, values in agreements.items()}
+        agreements["ImageReward - CLIP"] = agreements["ImageReward"] - agreements["CLIP"]
+        for name, values in agreements.items():
             low, high = interval(values)
             print(f"  {name:<22} {values.mean():.3f} ({low:.3f} to {high:.3f})")
 

@@ -260,8 +260,8 @@ async def spin(pairs: int, seconds: float) -> None:
             spinning = [asyncio.ensure_future(in_verifier(other, "spin")) for _ in range(8)]
             await asyncio.sleep(0.5)
             ours.append(p99((await latencies(client, "bench/echo-v0", seconds))[0]))
-            for one in spinning:
-                one.cancel()
+            for request in spinning:
+                request.cancel()
             await asyncio.wait(spinning)
             await asyncio.sleep(TIMEOUT_S + 0.5)
             burning = [multiprocessing.Process(target=burn, daemon=True) for _ in range(8)]
@@ -289,16 +289,16 @@ async def hop(pairs: int, steps: int) -> None:
     async with server() as http, ludus.connect(http.url, timeout_s=30) as client:
         cost: dict[str, list[float]] = {"bench/echo-v0": [], "bench/trusted-v0": []}
         for round_ in range(pairs + 1):
-            for env_id, found in cost.items():
+            for env_id, costs in cost.items():
                 session = client.make_async(env_id)
                 await session.reset(seed=0)
                 before = tree_cpu_s()
                 for _ in range(steps):
                     await session.step("x" * 100)
                 if round_:  # the first warms up
-                    found.append((tree_cpu_s() - before) / steps * 1e3)
+                    costs.append((tree_cpu_s() - before) / steps * 1e3)
                 await session.close()
-    worker, own = (statistics.median(found) for found in cost.values())
+    worker, own = (statistics.median(costs) for costs in cost.values())
     print(f"CPU of a step, client + server + worker: {worker:.3f} ms in a worker process,")
     print(f"{own:.3f} ms in the server's own; the hop costs {worker - own:.3f} ms")
 
@@ -341,7 +341,9 @@ async def memory(sessions: int) -> None:
             before = own.memory_info().rss
             opened = [client.make_async(env_id) for _ in range(sessions)]
             for start in range(0, sessions, 256):
-                await asyncio.gather(*(one.reset(seed=0) for one in opened[start : start + 256]))
+                await asyncio.gather(
+                    *(session.reset(seed=0) for session in opened[start : start + 256])
+                )
             below = [child.pid for child in own.children(recursive=True)]
             held = sum(private_bytes(pid) for pid in below)
             grown = own.memory_info().rss - before

@@ -54,8 +54,8 @@ async def measure(options: argparse.Namespace) -> None:
         return about_item({"question": question, "response": text}, item)
 
     def pasted(text: str):
-        made = unguarded(question, text, item)
-        return type(made)(messages=made.messages, schema=guarded(text).schema)
+        prompt = unguarded(question, text, item)
+        return type(prompt)(messages=prompt.messages, schema=guarded(text).schema)
 
     print("| prompt | responses | paid | 95% interval | unreadable |\n|---|---|---|---|---|")
     for told, ask in (("with the discipline", guarded), ("pasted in", pasted)):

@@ -40,13 +40,13 @@ TIMEOUT_S = 600.0
 
 def rows(path: Path) -> list[dict[str, Any]]:
     """Return the lines of a JSONL file, without one that a kill has cut short."""
-    found: list[dict[str, Any]] = []
+    parsed: list[dict[str, Any]] = []
     for line in path.read_bytes().splitlines() if path.exists() else ():
         try:
-            found.append(json.loads(line))
+            parsed.append(json.loads(line))
         except ValueError:
             continue
-    return found
+    return parsed
 
 
 def breaches(folder: Path) -> list[str]:
@@ -57,27 +57,33 @@ def breaches(folder: Path) -> list[str]:
     steps = [row for row in metrics if "rollouts/issued" in row]
     if not steps:
         return ["metrics.jsonl has no step with accounts"]
-    found: list[str] = []
+    violations: list[str] = []
     for row in steps:
         terms = [row[f"rollouts/{name}"] for name in ("trained", "masked", "waiting", "in_flight")]
         if row["rollouts/issued"] != sum(terms):
-            found.append(f"step {row['step']:.0f}: {row['rollouts/issued']} issued, not {terms}")
+            violations.append(
+                f"step {row['step']:.0f}: {row['rollouts/issued']} issued, not {terms}"
+            )
         final = [fate for fate in fates if fate["step"] <= row["step"]]
         reasons = Counter(fate.get("reason") for fate in final if fate["fate"] == "masked")
-        told = {name[16:]: row[name] for name in row if name.startswith("rollouts/masked/")}
-        if told != reasons or row["rollouts/trained"] != len(final) - reasons.total():
-            found.append(f"step {row['step']:.0f}: its row and the final rollouts differ: {told}")
+        masked = {name[16:]: row[name] for name in row if name.startswith("rollouts/masked/")}
+        if masked != reasons or row["rollouts/trained"] != len(final) - reasons.total():
+            violations.append(
+                f"step {row['step']:.0f}: its row and the final rollouts differ: {masked}"
+            )
     numbers = Counter(int(row["step"]) for row in steps)
     if numbers != Counter(range(1, max(numbers) + 1)):
-        found.append(f"steps are missing or doubled in metrics.jsonl: {sorted(numbers.elements())}")
+        violations.append(
+            f"steps are missing or doubled in metrics.jsonl: {sorted(numbers.elements())}"
+        )
     scored = Counter(int(row["step"]) for row in metrics if "eval/episodes" in row)
     if again := sorted(step for step, count in scored.items() if count > 1):
-        found.append(f"steps that were evaluated twice: {again}")
+        violations.append(f"steps that were evaluated twice: {again}")
     times = Counter(fate["ordinal"] for fate in fates)
     if doubled := sorted(ordinal for ordinal, count in times.items() if count > 1):
-        found.append(f"ordinals with two fates: {doubled[:10]}")
+        violations.append(f"ordinals with two fates: {doubled[:10]}")
     if nameless := [fate for fate in fates if fate["fate"] != "trained" and not fate.get("reason")]:
-        found.append(f"masked without a reason: {[fate['ordinal'] for fate in nameless][:10]}")
+        violations.append(f"masked without a reason: {[fate['ordinal'] for fate in nameless][:10]}")
     # what has no fate must be in the last checkpoint, to be played or used later
     newest = max((folder / "checkpoints").glob("step-*"))
     state = torch.load(newest / "trainer.pt", weights_only=True)["stream"]
@@ -86,21 +92,23 @@ def breaches(folder: Path) -> list[str]:
     open_ = {ticket["ordinal"] * size + index for ticket in tickets for index in range(size)}
     every = set(range(state["frontier"] * size))
     if lost := sorted(every - set(times) - open_):
-        found.append(f"lost ordinals: {lost[:10]}")
+        violations.append(f"lost ordinals: {lost[:10]}")
     if twice := sorted(open_ & set(times)):
-        found.append(f"ordinals that are final and open: {twice[:10]}")
+        violations.append(f"ordinals that are final and open: {twice[:10]}")
     if strange := sorted(set(times) - every):
-        found.append(f"ordinals that were never issued: {strange[:10]}")
+        violations.append(f"ordinals that were never issued: {strange[:10]}")
     trained = sum(fate["fate"] == "trained" for fate in fates)
     if trained != state["trained"] or len(fates) - trained != sum(state["masked"].values()):
-        found.append(f"{trained} of {len(fates)} are trained; the checkpoint counts another number")
-    return found
+        violations.append(
+            f"{trained} of {len(fates)} are trained; the checkpoint counts another number"
+        )
+    return violations
 
 
 def trained(folder: Path) -> Counter[tuple[int, str]]:
     """Return the multiset of trained ordinals, each with its task."""
     fates = rows(folder / "rollouts.jsonl")
-    return Counter((one["ordinal"], one["task"]) for one in fates if one["fate"] == "trained")
+    return Counter((fate["ordinal"], fate["task"]) for fate in fates if fate["fate"] == "trained")
 
 
 def weights(folder: Path) -> str:
@@ -246,16 +254,18 @@ def measure(options: argparse.Namespace, work: Path) -> list[str]:
             return [f"the resumed run ended with {code}; see {log}"]
     else:
         return [f"the run ended after {sum(kills.values())} kills: raise --steps or lower --life-s"]
-    found = [f"whole: {text}" for text in breaches(work / "whole")]
-    found += [f"cut: {text}" for text in breaches(folder)]
+    violations = [f"whole: {text}" for text in breaches(work / "whole")]
+    violations += [f"cut: {text}" for text in breaches(folder)]
     whole, cut = trained(work / "whole"), trained(folder)
     filters = options.recipe != "grpo" or options.late != "wait"
     if not filters and whole != cut:
-        found.append(f"other ordinals were trained: {sorted((whole - cut) + (cut - whole))[:10]}")
+        violations.append(
+            f"other ordinals were trained: {sorted((whole - cut) + (cut - whole))[:10]}"
+        )
     same = weights(work / "whole") == weights(folder)
     if not options.staleness and not filters and not same:
-        found.append("a synchronous run that was resumed ended with other weights")
-    reasons = Counter(one.get("reason", "") for one in rows(folder / "rollouts.jsonl"))
+        violations.append("a synchronous run that was resumed ended with other weights")
+    reasons = Counter(fate.get("reason", "") for fate in rows(folder / "rollouts.jsonl"))
     print(
         f"{sum(kills.values())} kills {dict(kills)}; {options.steps} steps, recipe "
         f"{options.recipe}, max_staleness {options.staleness}\n"
@@ -263,7 +273,7 @@ def measure(options: argparse.Namespace, work: Path) -> list[str]:
         f"{whole == cut}; the same weights: {same}\n"
         f"fates by reason ('' is trained): {dict(reasons)}"
     )
-    return found
+    return violations
 
 
 def main() -> int:
@@ -281,20 +291,20 @@ def main() -> int:
     parser.add_argument("--check", help="check the folder of a run that has ended, and run nothing")
     options = parser.parse_args()
     if options.check:
-        found = breaches(Path(options.check))
+        violations = breaches(Path(options.check))
     else:
         os.environ.setdefault("OMP_NUM_THREADS", "1")
         work = Path(options.keep or tempfile.mkdtemp(prefix="kill-and-resume-"))
         work.mkdir(parents=True, exist_ok=True)
         try:
-            found = measure(options, work.absolute())
+            violations = measure(options, work.absolute())
         finally:
             if not options.keep:
                 shutil.rmtree(work, ignore_errors=True)
-    for text in found:
+    for text in violations:
         print(f"BROKEN: {text}")
-    print("the law holds" if not found else f"the law is broken in {len(found)} ways")
-    return bool(found)
+    print("the law holds" if not violations else f"the law is broken in {len(violations)} ways")
+    return bool(violations)
 
 
 if __name__ == "__main__":

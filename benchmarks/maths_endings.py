@@ -574,9 +574,9 @@ def foreign_parts(rng: random.Random, count: int) -> Iterator[Row]:
         single, several, sentences = _DENOMINATORS[language]
         part, whole = sorted(rng.sample(range(1, 10), 2))
         whole += 1 if whole < 3 else 0
-        one = part == 1
-        nouns = (single if one else several or single).split()
-        said = f"{_ONE_OF[language] if one else worded(part, language)} {nouns[whole - 3]}"
+        is_single = part == 1
+        nouns = (single if is_single else several or single).split()
+        said = f"{_ONE_OF[language] if is_single else worded(part, language)} {nouns[whole - 3]}"
         text = f"Fälle: 3.\n\n{rng.choice(sentences.split('|')).replace('#', said)}"
         yield Row("parts in words", "", f"\\frac{{{part}}}{{{whole}}}", text, True)
         yield Row("parts in words, other", "", str(part), text, False)

@@ -712,11 +712,11 @@ def headed_rows(rng: random.Random, count: int) -> Iterator[Row]:
         other = values[place - 1]
         yield Row("headed rows, another", prompt, str(other), said, False)
         had, gone = values[place] + other, other
-        thing, rest = (
+        thing, left_label = (
             rng.choice(("apples", "coins", "pens")),
             rng.choice(("Remaining", "Now", "Kept")),
         )
-        counts = ((thing.capitalize(), had), ("Gone", gone), (rest, had - gone))
+        counts = ((thing.capitalize(), had), ("Gone", gone), (left_label, had - gone))
         rows = "\n".join(mark.format(*row) for row in counts)
         prompt = f"Of {had} {thing} {gone} are gone. How many {thing} are left?"
         said = f"{rng.choice(('', rng.choice(_HEADS) + gap))}{rows}"

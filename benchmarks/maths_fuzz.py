@@ -116,21 +116,23 @@ PIECES = [
 
 
 def text(chance: random.Random) -> str:
-    made = chance.choice(SEEDS)
+    fuzzed = chance.choice(SEEDS)
     for _ in range(chance.randrange(6)):
-        place = chance.randrange(len(made) + 1)
+        place = chance.randrange(len(fuzzed) + 1)
         match chance.randrange(5):
             case 0:
-                made = made[:place] + chance.choice(PIECES) + made[place:]
+                fuzzed = fuzzed[:place] + chance.choice(PIECES) + fuzzed[place:]
             case 1:
-                made = made[:place] + made[place + chance.randrange(1, 4) :]
+                fuzzed = fuzzed[:place] + fuzzed[place + chance.randrange(1, 4) :]
             case 2:
-                made = made[:place] + chance.choice(SEEDS) + made[place:]
+                fuzzed = fuzzed[:place] + chance.choice(SEEDS) + fuzzed[place:]
             case 3:
-                made = made * 2 if len(made) < 200 else made
+                fuzzed = fuzzed * 2 if len(fuzzed) < 200 else fuzzed
             case _:
-                made = "".join(chance.choice(PIECES) for _ in range(chance.randrange(1, 12))) + made
-    return made
+                fuzzed = (
+                    "".join(chance.choice(PIECES) for _ in range(chance.randrange(1, 12))) + fuzzed
+                )
+    return fuzzed
 
 
 def attempt(first: str, second: str, verifier: MathsVerifier, pooled: bool) -> str:

@@ -42,28 +42,33 @@ class Outcome:
 
 
 def main() -> None:
-    made = argparse.ArgumentParser(
+    parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    made.add_argument("--classes", action="store_true", help="also a line for each class")
-    made.add_argument("--misses", action="store_true", help="also every case that is judged wrong")
-    arguments = made.parse_args()
+    parser.add_argument("--classes", action="store_true", help="also a line for each class")
+    parser.add_argument(
+        "--misses", action="store_true", help="also every case that is judged wrong"
+    )
+    arguments = parser.parse_args()
     print("| cases | set | n | accuracy | precision | recall | wrong paid | right unpaid |")
     print("|---|---|---|---|---|---|---|---|")
     started = time.process_time()
     outcomes = {name: judged(FOLDER / f"{name}.jsonl") for name in ("core", "near_misses", "hard")}
     spent = time.process_time() - started
-    for name, found in outcomes.items():
-        for group, part in grouped(found, "group"):
+    for name, judgements in outcomes.items():
+        for group, part in grouped(judgements, "group"):
             report(name, group, part)
         if arguments.classes:
-            for kind, part in grouped(found, "kind"):
+            for kind, part in grouped(judgements, "kind"):
                 report(name, f"all, {kind}", part)
     if arguments.misses:
-        for one in chain.from_iterable(outcomes.values()):
-            if one.paid != one.label:
-                verdict = "paid" if one.paid else "not paid"
-                print(f"{verdict} ({one.kind}): {one.gold!r} <- {one.response!r}: {one.detail}")
+        for outcome in chain.from_iterable(outcomes.values()):
+            if outcome.paid != outcome.label:
+                verdict = "paid" if outcome.paid else "not paid"
+                print(
+                    f"{verdict} ({outcome.kind}): {outcome.gold!r} <- {outcome.response!r}: "
+                    f"{outcome.detail}"
+                )
     print(f"\n{sum(map(len, outcomes.values()))} cases, {spent:.2f} s of CPU time in the caller")
 
 
@@ -95,15 +100,15 @@ def _judge(verifier: MathsVerifier, case: dict[str, str]) -> Outcome:
 def grouped(outcomes: Iterable[Outcome], by: str) -> Iterable[tuple[str, list[Outcome]]]:
     """Outcomes by one of their fields, in the order in which it is first seen."""
     groups: defaultdict[str, list[Outcome]] = defaultdict(list)
-    for one in outcomes:
-        groups[getattr(one, by)].append(one)
+    for outcome in outcomes:
+        groups[getattr(outcome, by)].append(outcome)
     return groups.items()
 
 
 def report(name: str, group: str, part: list[Outcome]) -> None:
-    wrong_paid = sum(one.paid and not one.label for one in part)
-    unpaid = sum(one.label and not one.paid for one in part)
-    paid, right = sum(one.paid for one in part), sum(one.label for one in part)
+    wrong_paid = sum(outcome.paid and not outcome.label for outcome in part)
+    unpaid = sum(outcome.label and not outcome.paid for outcome in part)
+    paid, right = sum(outcome.paid for outcome in part), sum(outcome.label for outcome in part)
     precision = f"{1 - wrong_paid / paid:.3f}" if right and paid else "-"
     recall = f"{1 - unpaid / right:.3f}" if right else "-"
     accuracy = 1 - (wrong_paid + unpaid) / len(part)

@@ -281,9 +281,9 @@ def clause(predicates: list[str]) -> Callable[[Solved, random.Random], str]:
     """Put a clause of the grammar behind the sentence of the box."""
 
     def made(item: Solved, rng: random.Random) -> str:
-        told = f"{rng.choice(LINKS)}{rng.choice(SUBJECTS)} {rng.choice(predicates)}."
+        sentence = f"{rng.choice(LINKS)}{rng.choice(SUBJECTS)} {rng.choice(predicates)}."
         gap = rng.choice([" ", "\n\n"])
-        return f"{item.work}\n\nSo it is $\\boxed{{{item.gold}}}$.{gap}{told[0].upper()}{told[1:]}"
+        return f"{item.work}\n\nSo it is $\\boxed{{{item.gold}}}$.{gap}{sentence[0].upper()}{sentence[1:]}"
 
     return made
 
@@ -465,7 +465,7 @@ def options(rng: random.Random, count: int) -> Iterator[Case]:
     """Yield questions that list their options, each answered by the right option as it is listed."""
     for _ in range(count):
         a, b, c = rng.sample(range(2, 60), 3)
-        made = [
+        questions = [
             (f"Which is larger, ${a}/{a + b}$ or ${c}/{c + b}$?", f"{max(a, c)}/{max(a, c) + b}"),
             (
                 f"Which of $\\frac{{{a}}}{{{b}}}$ and $\\frac{{{c}}}{{{b}}}$ is larger?",
@@ -484,7 +484,7 @@ def options(rng: random.Random, count: int) -> Iterator[Case]:
                 f"x^2+{max(a, b)}x",
             ),
         ]
-        problem, gold = rng.choice(made)
+        problem, gold = rng.choice(questions)
         yield Case("options", problem, gold, f"$\\boxed{{{gold}}}$", True)
 
 
@@ -493,7 +493,7 @@ def worked(rng: random.Random, count: int) -> Iterator[Case]:
     for _ in range(count):
         a, b = rng.sample(range(2, 40), 2)
         base = rng.randrange(2, 5)
-        made = [
+        tasks = [
             (f"Compute ${a}\\cdot {b}$.", f"{a}\\cdot {b}", str(a * b)),
             (f"What is ${a}^2 - {b}^2$?", f"{a}^2 - {b}^2", str(a * a - b * b)),
             (f"Factor $x^2-{a + b}x+{a * b}$.", f"x^2-{a + b}x+{a * b}", f"(x-{a})(x-{b})"),
@@ -513,7 +513,7 @@ def worked(rng: random.Random, count: int) -> Iterator[Case]:
             ),
             (f"Solve ${a}x = {a * b}$.", f"{a}x = {a * b}", f"x = {b}"),
         ]
-        problem, task, gold = rng.choice(made)
+        problem, task, gold = rng.choice(tasks)
         yield Case("task repeated", problem, gold, f"$\\boxed{{{task}}}$", False)
         yield Case("task worked out", problem, gold, f"$\\boxed{{{gold}}}$", True)
 

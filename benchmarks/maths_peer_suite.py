@@ -49,12 +49,12 @@ class Case:
 
 def main() -> int:
     arguments = parser().parse_args()
-    found = list(cases(arguments.checkout))
-    if not found:
+    suite = list(cases(arguments.checkout))
+    if not suite:
         raise SystemExit(f"{arguments.checkout} has no parametrised tests below tests/")
     verdicts = adjudicated(arguments.verdicts)
-    misses = [case for case, right in judged(found) if not right]
-    print(f"{len(found) - len(misses)} of {len(found)} cases agree with their label\n")
+    misses = [case for case, right in judged(suite) if not right]
+    print(f"{len(suite) - len(misses)} of {len(suite)} cases agree with their label\n")
     for case in misses:
         verdict, reason = verdicts.get(case.digest, ("not adjudicated", ""))
         print(f"{case.test}[{case.index}] {case.digest} {verdict}: {reason}")
@@ -68,15 +68,19 @@ def main() -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(
+    argument_parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    made.add_argument("checkout", type=Path, help="the sources of huggingface/Math-Verify")
-    made.add_argument(
+    argument_parser.add_argument(
+        "checkout", type=Path, help="the sources of huggingface/Math-Verify"
+    )
+    argument_parser.add_argument(
         "--verdicts", type=Path, default=Path(__file__).with_name("maths_peer_suite.toml")
     )
-    made.add_argument("--texts", action="store_true", help="print gold and answer of every miss")
-    return made
+    argument_parser.add_argument(
+        "--texts", action="store_true", help="print gold and answer of every miss"
+    )
+    return argument_parser
 
 
 def cases(checkout: Path) -> Iterator[Case]:
@@ -105,11 +109,11 @@ def _of_function(file: str, function: ast.FunctionDef) -> Iterator[Case]:
                 yield Case(f"{file}::{function.name}", index, gold, answer, bool(expected))
 
 
-def judged(found: list[Case]) -> Iterator[tuple[Case, bool]]:
+def judged(suite: list[Case]) -> Iterator[tuple[Case, bool]]:
     """Each case with whether our verdict is its label."""
     verifier = MathsVerifier()
     try:
-        for case in found:
+        for case in suite:
             verdict = verifier.verify(case.gold, case.answer)
             yield case, (verdict.status == "ok" and verdict.reward == 1.0) == case.expected
     finally:

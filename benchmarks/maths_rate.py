@@ -55,10 +55,10 @@ def easy_cases(file: Path) -> list[Sample]:
 
 def decided_at_once(verifier: MathsVerifier, sample: Sample) -> bool:
     """Whether the pool is not asked."""
-    made = verifier.score(sample)
-    if inspect.iscoroutine(made):
-        made.close()
-    return isinstance(made, Verdict)
+    answer = verifier.score(sample)
+    if inspect.iscoroutine(answer):
+        answer.close()
+    return isinstance(answer, Verdict)
 
 
 def main() -> None:

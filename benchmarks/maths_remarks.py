@@ -144,12 +144,12 @@ def quantities(half: str, rng: random.Random, count: int) -> Iterator[tuple[Row,
                         "sum": total,
                     }  # fmt: skip
                     base = conclusion.format(**fields).replace("#", str(said))
-                    rest = behind.format(**fields).replace("@", str(beside))
+                    remark = behind.format(**fields).replace("@", str(beside))
                     gap = "" if joint == "clause" else rng.choice([".\n\n", ". "])
                     if kind != "named" and gap:
                         gap = "\n\n"
                     law = f"{kind} + {joint}, {'right' if right else 'wrong'} value"
-                    texts = (f"We put in the sides.\n\n{base}{end}" for end in (".", gap + rest))
+                    texts = (f"We put in the sides.\n\n{base}{end}" for end in (".", gap + remark))
                     bare, full = (Row(law, problem, str(value), text, right) for text in texts)
                     yield bare, full
 
@@ -234,14 +234,14 @@ def _right(verifier: MathsVerifier, row: Row) -> bool:
 
 
 def main() -> None:
-    made = argparse.ArgumentParser(
+    parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    made.add_argument("--half", default=HALVES[0], choices=HALVES)
-    made.add_argument("--seed", type=int, default=31)
-    made.add_argument("--count", type=int, default=12, help="cases for each sentence (12)")
-    made.add_argument("--misses", help="show failing cases of the laws with this in their name")
-    arguments = made.parse_args()
+    parser.add_argument("--half", default=HALVES[0], choices=HALVES)
+    parser.add_argument("--seed", type=int, default=31)
+    parser.add_argument("--count", type=int, default=12, help="cases for each sentence (12)")
+    parser.add_argument("--misses", help="show failing cases of the laws with this in their name")
+    arguments = parser.parse_args()
     rng, counts = random.Random(arguments.seed), Counter[tuple[str, bool]]()
     verifier = MathsVerifier(workers=1)
     pairs = [

@@ -458,15 +458,17 @@ def classes_in_brackets(rng: random.Random, count: int) -> Iterator[Row]:
     """Yield a class of numbers with the set of its letter in brackets, and another class."""
     for _ in range(count):
         modulus = rng.randrange(5, 40)
-        rest, turns = rng.randrange(1, modulus), rng.choice((-1, 0, 1))
-        other = (rest + rng.randrange(1, modulus)) % modulus
+        residue, turns = rng.randrange(1, modulus), rng.choice((-1, 0, 1))
+        other = (residue + rng.randrange(1, modulus)) % modulus
         gap, name = rng.choice(("\\ ", "\\quad", " ", "\\;", "~")), rng.choice("kntm")
-        said = f"\\boxed{{x={modulus}{name}{rest + turns * modulus:+d}{gap}({name}\\in\\mathbb Z)}}"
+        said = (
+            f"\\boxed{{x={modulus}{name}{residue + turns * modulus:+d}{gap}({name}\\in\\mathbb Z)}}"
+        )
         said = said.replace("\\mathbb Z", rng.choice(("\\mathbb Z", "\\mathbb{Z}")))
         prompt = "Find all integers $x$ with these remainders."
         for gold, paid in (
-            (f"x\\equiv{rest}\\pmod{{{modulus}}}", True), (f"x\\equiv{other}\\pmod{{{modulus}}}", False),
-            (f"x\\equiv{rest}\\pmod{{{2 * modulus}}}", False),
+            (f"x\\equiv{residue}\\pmod{{{modulus}}}", True), (f"x\\equiv{other}\\pmod{{{modulus}}}", False),
+            (f"x\\equiv{residue}\\pmod{{{2 * modulus}}}", False),
         ):  # fmt: skip
             law = "classes in brackets" if paid else "classes in brackets, another"
             yield Row(law, prompt, gold, said, paid)
@@ -600,11 +602,11 @@ def functions(rng: random.Random, count: int) -> Iterator[Row]:
     prompt = "Find all functions $f:\\mathbb{R}\\to\\mathbb{R}$ with $f(x)+2f(1-x)=3x$ for all $x$."
     for _ in range(count):
         a, b = rng.randrange(2, 9), rng.randrange(2, 9)
-        found = rng.choice(_ONLY_FUNCTIONS).format(f"f(x)=-{a}x+{b}")
+        conclusion = rng.choice(_ONLY_FUNCTIONS).format(f"f(x)=-{a}x+{b}")
         tried = rng.choice(_TRIED)
-        found = found.rstrip(".") if tried[:1] == "," else found
+        conclusion = conclusion.rstrip(".") if tried[:1] == "," else conclusion
         tried = tried.format(g=f"({b}-{a}x)", h=f"{b}-{a}+{a}x", t=f"{b}-{a}x+{2 * b}+3x")
-        said = f"Replace $x$ by $1-x$: $f(1-x)+2f(x)=3-3x$.\n\n{found}{tried}"
+        said = f"Replace $x$ by $1-x$: $f(1-x)+2f(x)=3-3x$.\n\n{conclusion}{tried}"
         yield Row("functions", prompt, f"f(x)={b}-{a}x", said, True)
         yield Row("functions, another", prompt, f"f(x)={b}-{a + 1}x", said, False)
         yield Row("functions, another", prompt, f"f(x)={b + 1}-{a}x", said, False)
@@ -622,10 +624,10 @@ def values_of_functions(rng: random.Random, count: int) -> Iterator[Row]:
     """Yield a function with a number behind it, for a question that wants the number."""
     for _ in range(count):
         (prompt, shape), slope = rng.choice(_VALUES_ASKED), rng.randrange(2, 9)
-        found, value = f"p(x)={slope}x+1", 3 * slope + 1
-        said = rng.choice(("So ${}$. ", "Therefore ${}$ is one.\n\n")).format(found)
+        function, value = f"p(x)={slope}x+1", 3 * slope + 1
+        said = rng.choice(("So ${}$. ", "Therefore ${}$ is one.\n\n")).format(function)
         said += shape.format(value)
-        for gold, paid in ((str(value), True), (str(value + 1), False), (found, False)):
+        for gold, paid in ((str(value), True), (str(value + 1), False), (function, False)):
             law = "values of functions" if paid else "values of functions, another"
             yield Row(law, prompt, gold, said, paid)
 
@@ -1248,11 +1250,13 @@ def verdicts_with_reasons(rng: random.Random, count: int) -> Iterator[Row]:
     for _ in range(count):
         prompt, yes, no, reasons = rng.choice(_DIVIDES)
         factor, divisor = rng.randrange(3, 60), rng.randrange(3, 30)
-        rest = rng.choice((0, rng.randrange(1, divisor)))
-        number = factor * divisor + rest
-        product = f"{divisor} {rng.choice('·×')} {factor}" + (f" + {rest}" if rest else "")
+        remainder = rng.choice((0, rng.randrange(1, divisor)))
+        number = factor * divisor + remainder
+        product = f"{divisor} {rng.choice('·×')} {factor}" + (
+            f" + {remainder}" if remainder else ""
+        )
         chain = rng.choice((f"{number} = {product}", f"{product} = {number}"))
-        said, other = (no, yes) if rest else (yes, no)
+        said, other = (no, yes) if remainder else (yes, no)
         text = rng.choice(_REASONS).format(W=said.title(), r=rng.choice(reasons), c=chain)
         asked = prompt.format(n=number, d=divisor)
         yield Row("verdicts with reasons", asked, said.title(), text, True)

@@ -48,17 +48,17 @@ def main() -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(
+    argument_parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     default = Path(os.environ.get("LUDUS_DATA_DIR", ".")) / "math" / "verify_dev.jsonl"
-    made.add_argument("--file", type=Path, default=default)
-    made.add_argument(
+    argument_parser.add_argument("--file", type=Path, default=default)
+    argument_parser.add_argument(
         "--half", choices=["a", "b"], help="only the cases whose id hashes to this half"
     )
-    made.add_argument("--seed", type=int, default=0)
-    made.add_argument("--one", choices=["ludus", "math-verify"], help=argparse.SUPPRESS)
-    return made
+    argument_parser.add_argument("--seed", type=int, default=0)
+    argument_parser.add_argument("--one", choices=["ludus", "math-verify"], help=argparse.SUPPRESS)
+    return argument_parser
 
 
 def half_of(case: Case) -> str:

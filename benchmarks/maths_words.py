@@ -49,13 +49,13 @@ _COUNTING = {
     "девятнадцать двадцать тридцать сорок пятьдесят шестьдесят семьдесят восемьдесят девяносто",
 }
 _JOINTS: dict[str, Callable[[str, str], str]] = {
-    "English": lambda ten, one: f"{ten}-{one}",
-    "German": lambda ten, one: f"{'ein' if one == 'eins' else one}und{ten}",
-    "French": lambda ten, one: f"{ten} et un" if one == "un" else f"{ten}-{one}",
-    "Spanish": lambda ten, one: f"{ten} y {one}",
-    "Portuguese": lambda ten, one: f"{ten} e {one}",
-    "Italian": lambda ten, one: (ten[:-1] if one[0] in "uo" else ten) + one,
-    "Russian": lambda ten, one: f"{ten} {one}",
+    "English": lambda ten, unit: f"{ten}-{unit}",
+    "German": lambda ten, unit: f"{'ein' if unit == 'eins' else unit}und{ten}",
+    "French": lambda ten, unit: f"{ten} et un" if unit == "un" else f"{ten}-{unit}",
+    "Spanish": lambda ten, unit: f"{ten} y {unit}",
+    "Portuguese": lambda ten, unit: f"{ten} e {unit}",
+    "Italian": lambda ten, unit: (ten[:-1] if unit[0] in "uo" else ten) + unit,
+    "Russian": lambda ten, unit: f"{ten} {unit}",
 }
 _VEINTI = dict(zip(range(22, 30), ["veintidós", "veintitrés", "veinticuatro", "veinticinco", "veintiséis", "veintisiete", "veintiocho", "veintinueve"], strict=True))  # fmt: skip
 
@@ -86,15 +86,15 @@ def worded(number: int, language: str) -> str:
     ('tausendzweihundertvierunddreißig', 'deux cent cinquante mille')
     """
     for size, place in ((1000, 1), (100, 0)):
-        many, rest = divmod(number, size)
+        many, remainder = divmod(number, size)
         if many:
-            one, several, joint = (_LARGE[language][at + place] for at in (0, 2, 4))
+            single, several, joint = (_LARGE[language][at + place] for at in (0, 2, 4))
             words = several.split(" ")
             said = (
-                one if many == 1 else several.format(worded(many, language))
+                single if many == 1 else several.format(worded(many, language))
                 if "{}" in several else words[many - 2]
             )  # fmt: skip
-            return f"{said}{joint}{worded(rest, language)}" if rest else said
+            return f"{said}{joint}{worded(remainder, language)}" if remainder else said
     counting = _COUNTING[language].split()
     if number <= 20:
         return counting[number]
@@ -502,22 +502,34 @@ _PAIRED = (
 def named_pairs(rng: random.Random, count: int) -> Iterator[Row]:
     """Yield two named values in both orders, and with the names exchanged."""
     for _ in range(count):
-        prompt, one, two = rng.choice(_NAMES)
+        prompt, first_name, second_name = rng.choice(_NAMES)
         first, second = rng.sample(range(2, 99), 2)
         golds = [
             f"{first}, {second}",
             f"({first}, {second})",
-            f"\\text{{{one}}}={first}, \\text{{{two}}}={second}",
+            f"\\text{{{first_name}}}={first}, \\text{{{second_name}}}={second}",
         ]
         gold, shape = rng.choice(golds), rng.choice(_PAIRED)
-        if one[0] > "一":
+        if first_name[0] > "一":
             shape = shape.replace(" and ", "，")
         tuples = gold.startswith("(") or "({1}" in shape
-        yield Row("named values", prompt, gold, shape.format(one, first, two, second), True)
-        if not tuples:
-            yield Row("named values", prompt, gold, shape.format(two, second, one, first), True)
         yield Row(
-            "named values, exchanged", prompt, gold, shape.format(one, second, two, first), False
+            "named values", prompt, gold, shape.format(first_name, first, second_name, second), True
+        )
+        if not tuples:
+            yield Row(
+                "named values",
+                prompt,
+                gold,
+                shape.format(second_name, second, first_name, first),
+                True,
+            )
+        yield Row(
+            "named values, exchanged",
+            prompt,
+            gold,
+            shape.format(first_name, second, second_name, first),
+            False,
         )
 
 
@@ -827,13 +839,13 @@ def constants(rng: random.Random, count: int) -> Iterator[Row]:
     is not the general one.
     """
     for _ in range(count):
-        one, two = rng.sample("abABcpqrCD", 2)
+        first, second = rng.sample("abABcpqrCD", 2)
         k = rng.randrange(2, 9)
         prompt, gold = "Find the general solution.", f"y = (C_1 + C_2 x)e^{{{k}x}}"
         shape = "General solution: $y = {0}\\,e^{{{k}x}} + {1}x\\,e^{{{k}x}}$, where ${0}, {1} \\in \\mathbb{{R}}$."
-        yield Row("constants", prompt, gold, shape.format(one, two, k=k), True)
-        yield Row("constants, one", prompt, gold, shape.format(one, one, k=k), False)
-        yield Row("constants, other", prompt, gold, shape.format(one, two, k=k + 1), False)
+        yield Row("constants", prompt, gold, shape.format(first, second, k=k), True)
+        yield Row("constants, one", prompt, gold, shape.format(first, first, k=k), False)
+        yield Row("constants, other", prompt, gold, shape.format(first, second, k=k + 1), False)
 
 
 _MONEY = {

@@ -63,10 +63,10 @@ class ModelServer:
         if schema and not self.free:
             text, count, finish = *await self.guided(ids, schema, sampling), "stop"
         else:
-            made = await self.engine.generate(ids, sampling)
-            text = self.tokenizer.decode([i for i in made.ids if i not in self.stops])
-            count = len(made.ids)
-            finish = "length" if made.finish is Finish.LENGTH else "stop"
+            generation = await self.engine.generate(ids, sampling)
+            text = self.tokenizer.decode([i for i in generation.ids if i not in self.stops])
+            count = len(generation.ids)
+            finish = "length" if generation.finish is Finish.LENGTH else "stop"
         choice = {
             "index": 0,
             "message": {"role": "assistant", "content": text},
@@ -91,8 +91,8 @@ class ModelServer:
             if kind.get("type") == "string":
                 start = ids + self.encode(said + '"')
                 short = msgspec.structs.replace(sampling, max_tokens=REASON_TOKENS)
-                made = await self.engine.generate(start, short)
-                text = self.tokenizer.decode([i for i in made.ids if i not in self.stops])
+                generation = await self.engine.generate(start, short)
+                text = self.tokenizer.decode([i for i in generation.ids if i not in self.stops])
                 said += json.dumps(text.partition('"')[0].partition("\n")[0])
             else:
                 said += await self.likeliest(ids, said, allowed(kind))

@@ -186,7 +186,7 @@ def find(root: Path, mutants: list[Mutant]) -> dict[int, tuple[Path, Statement]]
     for path in shipped(root):
         for statement in statements(ast.parse(path.read_text())):
             places[statement.text].append((path, statement))
-    found: dict[int, tuple[Path, Statement]] = {}
+    located: dict[int, tuple[Path, Statement]] = {}
     for index, mutant in enumerate(mutants):
         last = mutant.function.rpartition(".")[2]
         same_text = places[mutant.before]
@@ -195,9 +195,9 @@ def find(root: Path, mutants: list[Mutant]) -> dict[int, tuple[Path, Statement]]
         same_last = [p for p in same_text if p[1].function.rpartition(".")[2] == last]
         for candidates in (same_file, same_name, same_last, same_text):
             if len(candidates) == 1:
-                found[index] = candidates[0]
+                located[index] = candidates[0]
                 break
-    return found
+    return located
 
 
 def _replaced(source: bytes, part: ast.stmt | ast.expr, new: str) -> bytes:
@@ -338,13 +338,13 @@ def kill(root: Path, list_path: Path, mutants: list[Mutant], only: list[int]) ->
     """
     for name in PRELOADED.split():
         __import__(name)
-    found, tests = find(root, mutants), selected(list_path, len(mutants))
+    located, tests = find(root, mutants), selected(list_path, len(mutants))
     results = list_path.with_suffix(".results")
     for index in only or range(len(mutants)):
         started = time.time()
-        outcome = "gone" if index not in found else "unreached"
-        if index in found and tests[index]:
-            outcome = _outcome(root, *found[index], mutants[index], tests[index])
+        outcome = "gone" if index not in located else "unreached"
+        if index in located and tests[index]:
+            outcome = _outcome(root, *located[index], mutants[index], tests[index])
         line = f"{index}\t{len(tests[index])} tests\t{time.time() - started:.0f} s\t{outcome}"
         print(line, flush=True)
         with results.open("a") as file:
@@ -427,7 +427,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", type=int, nargs="*", default=[])
     parser.add_argument("--root", type=Path, default=Path.cwd())
-    arguments, rest = parser.parse_known_args()
+    arguments, pytest_arguments = parser.parse_known_args()
     root = arguments.root.resolve()
     if arguments.verb == "choose":
         mutants = choose(root, arguments.count, arguments.seed)
@@ -436,15 +436,15 @@ def main() -> None:
     mutants = [Mutant(**fields) for fields in json.loads(arguments.list.read_text())]
     match arguments.verb:
         case "find":
-            found = find(root, mutants)
+            located = find(root, mutants)
             for index, mutant in enumerate(mutants):
-                place = found[index][0].relative_to(root) if index in found else "gone"
+                place = located[index][0].relative_to(root) if index in located else "gone"
                 print(index, place, mutant.function, "|", mutant.before, "->", mutant.after)
         case "tests":
             for index, tests in enumerate(selected(arguments.list, len(mutants))):
                 print(index, mutants[index].file, len(tests), *tests[:3])
         case "record":
-            record(root, arguments.list, mutants, [a for a in rest if a != "--"])
+            record(root, arguments.list, mutants, [a for a in pytest_arguments if a != "--"])
         case _:
             kill(root, arguments.list, mutants, arguments.only)
 

@@ -79,12 +79,12 @@ class Line:
         reply = b""
         while b"\r\n\r\n" not in reply:
             reply += self._socket.recv(1 << 16)
-        head_bytes, _, rest = reply.partition(b"\r\n\r\n")
+        head_bytes, _, content = reply.partition(b"\r\n\r\n")
         length = int(head_bytes.lower().partition(b"content-length:")[2].split(b"\r\n")[0])
-        while len(rest) < length:
-            rest += self._socket.recv(1 << 16)
-        assert head_bytes.startswith(b"HTTP/1.1 200"), rest
-        return rest
+        while len(content) < length:
+            content += self._socket.recv(1 << 16)
+        assert head_bytes.startswith(b"HTTP/1.1 200"), content
+        return content
 
 
 def main() -> None:

@@ -53,7 +53,9 @@ def play_all(kind: str, listed: Catalogue, python: str, *, variants: bool) -> Co
         if family.needs or family.problem:
             continue
         named = family.variants if variants and family.variants else [""]
-        results = [passes(kind, family.name, {"python": python, "variant": one}) for one in named]
+        results = [
+            passes(kind, family.name, {"python": python, "variant": variant}) for variant in named
+        ]
         count["environments played"] += len(results)
         count["environments that pass"] += sum(results)
         count["families played"] += 1

@@ -31,8 +31,8 @@ def reasoning_gym(case):
     answer = gold if case["manner"] == "gold" else FIXED[case["manner"]]
     if answer is None or (case["manner"] == "wrong" and answer == gold):
         return None  # the family tells no answer
-    told = {"actions": [answer], "shown": entry["question"]}
-    return {**told, "rewards": {"0": float(dataset.score_answer(answer, entry))}}
+    record = {"actions": [answer], "shown": entry["question"]}
+    return {**record, "rewards": {"0": float(dataset.score_answer(answer, entry))}}
 
 
 def textarena(case):
@@ -56,7 +56,9 @@ def _plain(rewards):
     if rewards is None:
         return None
     # a message where a reward belongs is the package's slip, which our side reads as -1
-    return {str(n): -1.0 if isinstance(one, str) else float(one) for n, one in rewards.items()}
+    return {
+        str(n): -1.0 if isinstance(reward, str) else float(reward) for n, reward in rewards.items()
+    }
 
 
 def gem(case):
@@ -99,7 +101,7 @@ def inspect(case):
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     task = getattr(module, case["family"])()
-    sample = next(one for one in task.dataset if str(one.input) in case["asked"])
+    sample = next(candidate for candidate in task.dataset if str(candidate.input) in case["asked"])
     target = sample.target if isinstance(sample.target, str) else sample.target[0]
     answer = {"gold": f"ANSWER: {target}"}.get(case["manner"], FIXED.get(case["manner"], ""))
     task.dataset = whole.dataset.MemoryDataset([sample])
@@ -111,7 +113,7 @@ def inspect(case):
     if log.status != "success":
         raise RuntimeError(f"the evaluation ended with {log.status}: {log.error}")
     value = next(iter(log.samples[0].scores.values())).value
-    turns = sum(one.role == "assistant" for one in log.samples[0].messages)
+    turns = sum(message.role == "assistant" for message in log.samples[0].messages)
     reward = {"0": float(scorers.value_to_float()(value))}
     return {"actions": [answer] * turns, "shown": str(sample.input), "rewards": reward}
 

@@ -55,8 +55,8 @@ PASSES = 3
 
 def named(name: str, default: int) -> int:
     """Return the number that an argument such as `keys=2` names."""
-    found = [word.partition("=")[2] for word in sys.argv if word.startswith(f"{name}=")]
-    return int(found[-1]) if found else default
+    numbers = [word.partition("=")[2] for word in sys.argv if word.startswith(f"{name}=")]
+    return int(numbers[-1]) if numbers else default
 
 
 def update(learner: Learner, vocabulary: int, count: int) -> float:

@@ -57,7 +57,7 @@ class Planted(Arithmetic):
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """Score the answer, as far as the fault lets it."""
-        observation, reward, *rest = super().step(action)
+        observation, reward, *others = super().step(action)
         if self.fault == "crash" and draw(self.expression.text) < 0.4:
             raise RuntimeError("the expression has no entry in the table")
         if self.fault == "hacked" and self.task.split == "train":
@@ -67,10 +67,10 @@ class Planted(Arithmetic):
         if self.fault == "constant":
             reward = 0.5
         if self.fault == "truncates":
-            return observation, 0.0, False, True, rest[-1]
+            return observation, 0.0, False, True, others[-1]
         if self.task.split == "train":
             reward = self.trained(reward)
-        return (observation, reward, *rest)
+        return (observation, reward, *others)
 
     def trained(self, reward: float) -> float:
         """Return what an answer earns in training alone."""
@@ -350,15 +350,18 @@ def score(out: Path, seed: int) -> None:
         folder = out / f"{name}-{seed}"
         if not (folder / "done").exists():
             continue
-        one = told(folder, name, seed)
-        good = one.first in case.expected if case.expected else not one.roots
-        print(f"{'  ' if good else '! '}{name:22} {one.state:9} {one.lines} {', '.join(one.roots)}")
+        report = told(folder, name, seed)
+        good = report.first in case.expected if case.expected else not report.roots
+        print(
+            f"{'  ' if good else '! '}{name:22} {report.state:9} {report.lines} "
+            f"{', '.join(report.roots)}"
+        )
         if not case.expected:
             alarms += not good
         else:
             right += good
-            missed += not good and not one.roots
-            wrong += not good and bool(one.roots)
+            missed += not good and not report.roots
+            wrong += not good and bool(report.roots)
     print(f"seed {seed}: named {right}, named another {wrong}, silent {missed}; {alarms} alarms")
 
 

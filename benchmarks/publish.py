@@ -50,13 +50,13 @@ PAUSE_S = 0.25
 
 def moved(model: Any, seed: int) -> Any:
     """Return a copy of a model whose weights have moved visibly."""
-    made = type(model)(model.config).eval()
-    made.load_state_dict(model.state_dict())
+    moved_copy = type(model)(model.config).eval()
+    moved_copy.load_state_dict(model.state_dict())
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
-        for one in made.parameters():
-            one += 0.3 * one.std() * torch.randn(one.shape, generator=generator)
-    return made
+        for weight in moved_copy.parameters():
+            weight += 0.3 * weight.std() * torch.randn(weight.shape, generator=generator)
+    return moved_copy
 
 
 class Load:
@@ -99,14 +99,16 @@ async def measure(name: str, engine: Any, models: list[Any], publishes: int, che
             await asyncio.sleep(PAUSE_S)
     crossed = sum(len(set(answer.versions)) > 1 for _, answer in load.answers)
     tokens = sum(len(answer.ids) for _, answer in load.answers)
-    told = f"{crossed} of {len(load.answers)} answers cross versions"
+    summary = f"{crossed} of {len(load.answers)} answers cross versions"
     if check:
         wrong, largest = misread(load.answers, models, first)
-        told += f"; {wrong} of {tokens} tokens of a wrong version, largest gap {largest:.1g} nats"
+        summary += (
+            f"; {wrong} of {tokens} tokens of a wrong version, largest gap {largest:.1g} nats"
+        )
     ordered = sorted(times)
     print(
         f"{name:34} median {statistics.median(times):6.1f} ms  "
-        f"(min {ordered[0]:.1f}, max {ordered[-1]:.1f})  {told}",
+        f"(min {ordered[0]:.1f}, max {ordered[-1]:.1f})  {summary}",
         flush=True,
     )
 
@@ -126,7 +128,7 @@ def misread(
             zip(answer.versions, answer.logprobs, strict=True)
         ):
             right = (version - first) % 2
-            gaps = [abs(one[number] - logprob) for one in scores]
+            gaps = [abs(model_scores[number] - logprob) for model_scores in scores]
             largest = max(largest, gaps[right])
             wrong += gaps[right] > gaps[1 - right] + 1e-4
     return wrong, largest
@@ -138,9 +140,9 @@ async def hops(engine: ProcessEngine, models: list[Any]) -> None:
     await pool.set_weights(MemoryWeights.of(models[0]), 0)
     prompt, times = list(range(20, 60)), {"alone": 0.0, "pool of one": 0.0}
     for turn in range(400):
-        for name, one in (("alone", engine), ("pool of one", pool)):
+        for name, sampler in (("alone", engine), ("pool of one", pool)):
             started = time.perf_counter()
-            await one.generate([*prompt, turn % 200], Sampling(max_tokens=2, seed=turn))
+            await sampler.generate([*prompt, turn % 200], Sampling(max_tokens=2, seed=turn))
             times[name] += (time.perf_counter() - started) / 400
     extra = 1e3 * (times["pool of one"] - times["alone"])
     print(f"a short answer of an engine process: {1e3 * times['alone']:.2f} ms")
@@ -164,7 +166,7 @@ async def run(options: argparse.Namespace) -> None:
             await engine.close()
         write_shell(folder / "shell", model, first)
         for count in (1, 2):
-            made = [
+            engines = [
                 ProcessEngine(
                     EngineSpec(folder=str(folder / "shell")),
                     name=f"engine {index}",
@@ -172,8 +174,8 @@ async def run(options: argparse.Namespace) -> None:
                 )
                 for index in range(count)
             ]
-            await asyncio.gather(*(one.revive() for one in made))
-            pool = EnginePool(made)
+            await asyncio.gather(*(engine.revive() for engine in engines))
+            pool = EnginePool(engines)
             await pool.set_weights(MemoryWeights.of(models[0]), 0)
             await measure(f"process x {count}", pool, models, options.publishes, True)
             await pool.close()

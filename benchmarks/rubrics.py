@@ -48,8 +48,8 @@ def main() -> None:
 
 def run_seed(folder: Path, seed: int, arms: list[str], setting: Setting) -> None:
     """The warm start and every arm of a seed; what is in the folder already is not run again."""
-    made = sorted((folder / "warm" / "checkpoints").glob(f"step-{STEPS:06d}"))
-    warm = str(made[0] if made else warm_start(folder, seed))
+    checkpoints = sorted((folder / "warm" / "checkpoints").glob(f"step-{STEPS:06d}"))
+    warm = str(checkpoints[0] if checkpoints else warm_start(folder, seed))
     keep(folder / "before.json", lambda: asyncio.run(truth(warm, folder / "test", setting.tested)))
     for arm in arms:
         keep(folder / f"{arm}.json", lambda arm=arm: trained(arm, folder, warm, seed, setting))
@@ -61,8 +61,8 @@ def trained(arm: str, folder: Path, warm: str, seed: int, setting: Setting) -> d
 
     async def run() -> dict:
         async with MockJudge() as mock:
-            made = await run_arm(arm, folder / arm, warm, seed, setting, mock.url)
-            return {**made, "judgements": mock.requests}
+            numbers = await run_arm(arm, folder / arm, warm, seed, setting, mock.url)
+            return {**numbers, "judgements": mock.requests}
 
     return asyncio.run(run())
 
@@ -70,9 +70,9 @@ def trained(arm: str, folder: Path, warm: str, seed: int, setting: Setting) -> d
 def keep(path: Path, make: Callable[[], dict]) -> None:
     """Write what `make` gives, unless it is there."""
     if not path.exists():
-        made = make()
-        path.write_text(json.dumps(made))
-        print(f"{path.parent.name} {path.stem}: {made}", flush=True)
+        numbers = make()
+        path.write_text(json.dumps(numbers))
+        print(f"{path.parent.name} {path.stem}: {numbers}", flush=True)
 
 
 def print_table(folder: Path, setting: Setting) -> None:
@@ -89,16 +89,16 @@ def print_table(folder: Path, setting: Setting) -> None:
     print("|---|---|---|---|---|---|---|---|")
     shares: dict[str, list[float]] = {}
     for place in sorted(folder.glob("seed-*")):
-        found = {path.stem: json.loads(path.read_text()) for path in place.glob("*.json")}
-        before = found["before"]["truth"]
-        full = found["true"]["truth"] - before if "true" in found else float("nan")
-        for arm in (arm for arm in ARMS if arm in found):
-            one = found[arm]
-            gain = one["truth"] - before
+        results = {path.stem: json.loads(path.read_text()) for path in place.glob("*.json")}
+        before = results["before"]["truth"]
+        full = results["true"]["truth"] - before if "true" in results else float("nan")
+        for arm in (arm for arm in ARMS if arm in results):
+            row = results[arm]
+            gain = row["truth"] - before
             shares.setdefault(arm, []).append(gain / full)
             print(
-                f"| {arm} | {one['seed']} | {before:.3f} | {one['truth']:.3f} | {gain:+.3f} | "
-                f"{gain / full:.2f} | {one['words']:.0f} | {one['judgements']} |"
+                f"| {arm} | {row['seed']} | {before:.3f} | {row['truth']:.3f} | {gain:+.3f} | "
+                f"{gain / full:.2f} | {row['words']:.0f} | {row['judgements']} |"
             )
     for arm, share in shares.items():
         print(f"{arm}: {statistics.fmean(share):.2f} of the gain, lowest {min(share):.2f}")

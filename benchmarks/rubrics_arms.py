@@ -68,14 +68,14 @@ def shuffled_rubrics():
 
     topics = [e for e in build_world(0, PEOPLE).realm("train") if len(facts_of(e)) >= FEWEST_FACTS]
     kinds = {}
-    for one in topics:
-        kinds.setdefault(one.kind, []).append(one)
+    for topic in topics:
+        kinds.setdefault(topic.kind, []).append(topic)
     rubrics = {}
     for members in kinds.values():
-        for place, one in enumerate(members):
+        for place, topic in enumerate(members):
             other = members[(place + 1) % len(members)]
             items = [f'The response names "{f.value}" as {f.about}.' for f in facts_of(other)]
-            rubrics[one.name] = {"items": [{"text": text} for text in items]}
+            rubrics[topic.name] = {"items": [{"text": text} for text in items]}
 
     def of(sample):
         question = sample.prompt[-1].text

@@ -26,8 +26,8 @@ def phrases() -> list[str]:
     names = sorted(build_world(0, PEOPLE).entities, key=len, reverse=True)
     between = re.compile("|".join(map(re.escape, names)) + r"|\d+|(?<=[.\n]) ?")
     texts = asyncio.run(_texts(env))
-    found = {part for text in texts for part in between.split(text) if len(part) > 1}
-    return [*briefing_phrases(env.briefing()), *sorted(found), *names]
+    parts = {part for text in texts for part in between.split(text) if len(part) > 1}
+    return [*briefing_phrases(env.briefing()), *sorted(parts), *names]
 
 
 async def _texts(env) -> list[str]:

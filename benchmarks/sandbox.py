@@ -115,7 +115,7 @@ def command(group: ControlGroup | None, *arguments: str) -> Run:
 
 def peers(group: ControlGroup | None) -> dict[str, Run]:
     python = os.path.realpath(sys.executable)
-    found = {"bare python3 -I": command(group, python, "-I", "-c", HELLO)}
+    runs = {"bare python3 -I": command(group, python, "-I", "-c", HELLO)}
     if shutil.which("bwrap"):
         binds = (
             "bwrap",
@@ -130,8 +130,8 @@ def peers(group: ControlGroup | None) -> dict[str, Run]:
             "--tmpfs",
             "/tmp",
         )
-        found["bubblewrap"] = command(group, *binds, python, "-I", "-c", HELLO)
-    return found
+        runs["bubblewrap"] = command(group, *binds, python, "-I", "-c", HELLO)
+    return runs
 
 
 async def gradings(sandbox: SlotSandbox, data: str, seconds: float) -> dict[str, float]:

@@ -94,19 +94,19 @@ async def in_containers(
 @asynccontextmanager
 async def by_exec(host: str, group: ControlGroup) -> AsyncIterator[tuple[Run, Clock]]:
     """`docker exec` of a bare interpreter in one warm container."""
-    found = DockerEngine.connect(host)
+    engine = DockerEngine.connect(host)
     with tempfile.TemporaryDirectory() as folder:
         etc = Path(folder) / "etc"
         roots.write_etc(etc, 65534, 65534)
         described = Container(
-            image=roots.ensure_image(found),
+            image=roots.ensure_image(engine),
             python=(PYTHON,),
             mounts=roots.mounts(readable_places(), [], etc),
             processes=256,
             disk_bytes=64 << 20,
         )
-        container = found.create(described.trial(SLEEP))
-        found.start(container)
+        container = engine.create(described.trial(SLEEP))
+        engine.start(container)
         words = (
             "docker",
             "--host",
@@ -130,7 +130,7 @@ async def by_exec(host: str, group: ControlGroup) -> AsyncIterator[tuple[Run, Cl
         try:
             yield run, clock(group, _group_of_container(host, container))
         finally:
-            found.remove(container)
+            engine.remove(container)
 
 
 def _group_of_container(host: str, container: str) -> BorrowedGroup:

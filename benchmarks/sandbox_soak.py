@@ -80,12 +80,12 @@ def descendants(root: int) -> list[int]:
     children: dict[int, list[int]] = {}
     for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()):
         children.setdefault(parent(pid), []).append(pid)
-    found, next_ones = [], [root]
+    processes, next_ones = [], [root]
     while next_ones:
         below = children.get(next_ones.pop(), [])
-        found += below
+        processes += below
         next_ones += below
-    return found
+    return processes
 
 
 def stat(pid: int) -> list[str]:

@@ -80,14 +80,14 @@ async def _run(url: str) -> None:
         while line := (await asyncio.to_thread(sys.stdin.readline)).split():
             number, steps, size = map(int, line)
             sessions = [server.make_async(ENV) for _ in range(number)]
-            await asyncio.gather(*(one.reset(options={"size": size}) for one in sessions))
+            await asyncio.gather(*(session.reset(options={"size": size}) for session in sessions))
             print("ready", flush=True)
             await asyncio.to_thread(sys.stdin.readline)
             started, cpu_s = time.perf_counter(), time.process_time()
-            await asyncio.gather(*(_steps(one, steps) for one in sessions))
+            await asyncio.gather(*(_steps(session, steps) for session in sessions))
             took = {"wall_s": time.perf_counter() - started, "cpu_s": time.process_time() - cpu_s}
             print(json.dumps(took), flush=True)
-            await asyncio.gather(*(one.close() for one in sessions))
+            await asyncio.gather(*(session.close() for session in sessions))
 
 
 def main() -> None:

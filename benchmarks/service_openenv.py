@@ -83,11 +83,11 @@ async def _run(url: str) -> None:
         clients = [GenericEnvClient(base_url=url) for _ in range(number)]
         for client in clients:
             await client.connect()
-        await asyncio.gather(*(one.reset(size=size) for one in clients))
+        await asyncio.gather(*(client.reset(size=size) for client in clients))
         print("ready", flush=True)
         await asyncio.to_thread(sys.stdin.readline)
         started, cpu_s = time.perf_counter(), time.process_time()
-        await asyncio.gather(*(_steps(one, steps) for one in clients))
+        await asyncio.gather(*(_steps(client, steps) for client in clients))
         took = {"wall_s": time.perf_counter() - started, "cpu_s": time.process_time() - cpu_s}
         print(json.dumps(took), flush=True)
         for client in clients:

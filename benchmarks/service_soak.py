@@ -86,7 +86,7 @@ class Digits:
 
 
 def share(text: str) -> float:
-    return sum(one.isdigit() for one in digest(text)) / 16
+    return sum(character.isdigit() for character in digest(text)) / 16
 
 
 @dataclass
@@ -160,17 +160,17 @@ def tree(root: int) -> dict[int, tuple[int, int]]:
         with suppress(OSError, ValueError):
             pid = int(folder.name)
             parents[pid] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-    found = {root: (0, 0)}
+    places = {root: (0, 0)}
     grown = True
     while grown:
         below = {
-            pid: (found[parent][0] + 1, parent)
+            pid: (places[parent][0] + 1, parent)
             for pid, parent in parents.items()
-            if parent in found and pid not in found
+            if parent in places and pid not in places
         }
-        found |= below
+        places |= below
         grown = bool(below)
-    return found
+    return places
 
 
 def role_of(depth: int) -> str:
@@ -242,8 +242,8 @@ def report(
         name: thirds([total[place] for total in totals])
         for place, name in enumerate(("processes", "kb", "files"))
     }
-    told = {"done": dict(tally.done), "killed": dict(tally.killed), "told": tally.told}
-    return told | {"lost": len(tally.lost), "wrong": len(tally.wrong), "all": together} | {
+    printed = {"done": dict(tally.done), "killed": dict(tally.killed), "told": tally.told}
+    return printed | {"lost": len(tally.lost), "wrong": len(tally.wrong), "all": together} | {
         "processes": rows
     }, problems
 
@@ -265,8 +265,10 @@ async def soak(minutes: float, kill_every_s: float) -> tuple[dict[str, object], 
             async with ludus.connect(url) as streams, ludus.connect(url, stream=False) as posts:
                 seeds, numbers = itertools.count(), itertools.count()
                 clients = [streams, posts]
-                loads = [play(one, seeds, tally) for one in clients for _ in range(PLAYERS)]
-                loads += [score(one, numbers, tally) for one in clients for _ in range(SCORERS)]
+                loads = [play(client, seeds, tally) for client in clients for _ in range(PLAYERS)]
+                loads += [
+                    score(client, numbers, tally) for client in clients for _ in range(SCORERS)
+                ]
                 loads += [watch(server.pid, lives, totals), kill(server.pid, kill_every_s, tally)]
                 tasks = [asyncio.create_task(load) for load in loads]
                 ended, _ = await asyncio.wait(
@@ -277,7 +279,7 @@ async def soak(minutes: float, kill_every_s: float) -> tuple[dict[str, object], 
                 for task in tasks:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
-                tally.done["played again"] = sum(one.traffic.replays for one in clients)
+                tally.done["played again"] = sum(client.traffic.replays for client in clients)
         finally:
             server.terminate()
             server.wait(READY_S)

@@ -54,10 +54,10 @@ def prepare(job: Job) -> tuple[str, str, float]:
 def execute(job: Job) -> dict:
     """Train and test."""
     folder = job.folder / f"{job.row}-{job.arm}".lstrip("-")
-    made = run_arm(job.setting, folder, job.warm, job.arm, job.seed, job.recipe)
-    made |= {"warm_cpu_s": job.warm_cpu_s, "row": job.row, "bound": job.setting.bound(job.arm)}
-    print(json.dumps(made), flush=True)
-    return made
+    numbers = run_arm(job.setting, folder, job.warm, job.arm, job.seed, job.recipe)
+    numbers |= {"warm_cpu_s": job.warm_cpu_s, "row": job.row, "bound": job.setting.bound(job.arm)}
+    print(json.dumps(numbers), flush=True)
+    return numbers
 
 
 STAGES = ("copy", "answer", "settle", "demo", "long", "early", "whole")
@@ -198,8 +198,8 @@ def main() -> int:
     spent = {"wall_s": time.perf_counter() - started, "cpu_s": used.ru_utime + used.ru_stime}
     print(json.dumps(spent))
     if options["json"]:
-        made = {"setting": asdict(setting), "gap": setting.gap, "rows": rows, **spent}
-        options["json"].write_text(json.dumps(made, indent=1))
+        written = {"setting": asdict(setting), "gap": setting.gap, "rows": rows, **spent}
+        options["json"].write_text(json.dumps(written, indent=1))
     return 0
 
 

@@ -64,10 +64,10 @@ def rows_table(rows: list[dict]) -> str:
         f"{'row':<24} {'arm':<12} {'bound':>6} {'seeds':>5} {'greedy before':>16} "
         f"{'greedy after':>16} {'sampled':>16} {'overlong':>16}"
     ]
-    for row, arm in dict.fromkeys((one["row"], one["arm"]) for one in rows):
-        mine = [one for one in rows if (one["row"], one["arm"]) == (row, arm)]
+    for row, arm in dict.fromkeys((line["row"], line["arm"]) for line in rows):
+        mine = [line for line in rows if (line["row"], line["arm"]) == (row, arm)]
         bound = mine[0]["bound"]
-        shown = [interval([one[name] for one in mine]) for name in ("before", "after", "sampled")]
+        shown = [interval([line[name] for line in mine]) for name in ("before", "after", "sampled")]
         shown.append(f"{over(mine, 'overlong_before')} -> {over(mine, 'overlong')}")
         lines.append(
             f"{row:<24} {arm:<12} {'-' if bound is None else f'{bound:.2f}':>6} {len(mine):>5} "

@@ -31,18 +31,22 @@ def table(rows: list[dict], setting: Setting) -> str:
 
 def targets(rows: list[dict], window: int) -> dict[str, bool]:
     """Whether every seed is where it should be; only of the arms that were run."""
-    found = {(row["arm"], row["seed"]): row for row in rows}
+    by_arm = {(row["arm"], row["seed"]): row for row in rows}
     seeds = sorted({row["seed"] for row in rows})
 
     def pairs(arm: str, other: str, name: str = "after") -> list[tuple[float, float]]:
         """(SUPO or what it is held against, the other) of each seed that has both."""
-        both = [(found.get((arm, seed)), found.get((other, seed))) for seed in seeds]
-        return [(one["after"], two[name]) for one, two in both if one and two and name in two]
+        both = [(by_arm.get((arm, seed)), by_arm.get((other, seed))) for seed in seeds]
+        return [
+            (mine["after"], theirs[name])
+            for mine, theirs in both
+            if mine and theirs and name in theirs
+        ]
 
     cut = [row["after"] for row in rows if row["arm"] in ("keep_last_k", "discard", "none")]
     held = {
-        "supo >= 0.9": [one >= 0.9 for one, _ in pairs("supo", "supo")],
-        "truncation <= 0.15": [one <= 0.15 for one in cut],
+        "supo >= 0.9": [success >= 0.9 for success, _ in pairs("supo", "supo")],
+        "truncation <= 0.15": [success <= 0.15 for success in cut],
         "masked at least 0.4 below": [a - b >= 0.4 for a, b in pairs("supo", "masked")],
         "full >= supo": [b >= a for a, b in pairs("supo", "full")],
         "longer >= 0.9 of supo": [b >= 0.9 * a for a, b in pairs("supo", "supo", "longer")],

@@ -62,9 +62,11 @@ class Thinking:
         opened = self.chat.opening.endswith("<think>\n")
         text = f"{'' if opened else '<think>' + chr(10)}{'t' * self.random.randrange(20, 60)}"
         text = f"{text}\n</think>\n\nanswer{self.chat.end_of_turn}"
-        made = self.chat.tokenizer.encode(text, add_special_tokens=False)
-        zeros = [0.0] * len(made)
-        return Generation(ids=made, logprobs=zeros, finish=Finish.STOP, versions=[0] * len(made))
+        token_ids = self.chat.tokenizer.encode(text, add_special_tokens=False)
+        zeros = [0.0] * len(token_ids)
+        return Generation(
+            ids=token_ids, logprobs=zeros, finish=Finish.STOP, versions=[0] * len(token_ids)
+        )
 
     async def logprobs(self, ids: Sequence[int], *, images: Sequence[Any] = ()) -> list[float]:
         return [0.0] * len(ids)
@@ -95,9 +97,9 @@ def main(paths: list[str]) -> None:
     print(
         f"{'model':<24} {'template':<24} {'segments':>9} {'row tokens':>11} {'sampled tokens':>15}"
     )
-    found = [(Path(path).stem, Path(path).read_text(encoding="utf-8")) for path in paths]
-    for name, source in found or [("drops thoughts", DROPS_THOUGHTS)]:
-        for wanted in ("stock", "training" if found else "training:qwen3"):
+    templates = [(Path(path).stem, Path(path).read_text(encoding="utf-8")) for path in paths]
+    for name, source in templates or [("drops thoughts", DROPS_THOUGHTS)]:
+        for wanted in ("stock", "training" if templates else "training:qwen3"):
             try:
                 asyncio.run(measure(name, source, wanted))
             except LudusError as error:

@@ -236,13 +236,13 @@ def drawn(curves: list[list[tuple[float, float]]]) -> str:
         for value in (0.0, most / 2, most)
     ]
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}">'
-    told = (
+    captions = (
         f'<text x="50" y="18" font-size="13" fill="#888">True worth of what the policy writes, '
         f"by step; dashed: nothing, letters at random, the most</text>"
         f'<text x="{width - 20}" y="{height - 12}" font-size="12" fill="#888" text-anchor="end">'
         f"step {steps}</text>"
     )
-    return "\n".join([head, told, *marks, *paths, "</svg>", ""])
+    return "\n".join([head, captions, *marks, *paths, "</svg>", ""])
 
 
 if __name__ == "__main__":

@@ -127,7 +127,7 @@ def measure(path: Path, url: str) -> None:
         run_on_loop(clients[0].passed(weighted_rows(batch, batch.mask), "cross_entropy"))
         run_on_loop(clients[0].step(STEP))
 
-    found: dict[str, list[float]] = {}
+    costs: dict[str, list[float]] = {}
     for pair in range(PAIRS + 1):
         batch, rows = batch_of(pair), torch.arange(ROWS)
         credited, dapo_loss = dapo_of(batch, dapo.score(batch))
@@ -142,7 +142,7 @@ def measure(path: Path, url: str) -> None:
         }
         print(json.dumps({name: round(value, 3) for name, value in seconds.items()}), flush=True)
         for name, value in seconds.items():
-            found.setdefault(name, []).extend([value] if pair else [])  # the first warms up
+            costs.setdefault(name, []).extend([value] if pair else [])  # the first warms up
     probe = batch_of(99)
     apart = [
         float((mine.score(probe) - RemoteLearner(client, config).score(probe)).abs().max())
@@ -150,7 +150,7 @@ def measure(path: Path, url: str) -> None:
     ]
     for client in clients:
         run_on_loop(client.close())
-    medians = {name: statistics.median(values) for name, values in found.items()}
+    medians = {name: statistics.median(values) for name, values in costs.items()}
     print(
         json.dumps(
             {

@@ -82,9 +82,11 @@ def _gemma(value: Any, mark: str) -> str:
     if isinstance(value, str):
         return f"{mark}{value}{mark}"
     if isinstance(value, dict):
-        return "{" + ",".join(f"{key}:{_gemma(one, mark)}" for key, one in value.items()) + "}"
+        return (
+            "{" + ",".join(f"{key}:{_gemma(member, mark)}" for key, member in value.items()) + "}"
+        )
     if isinstance(value, list):
-        return "[" + ",".join(_gemma(one, mark) for one in value) + "]"
+        return "[" + ",".join(_gemma(member, mark) for member in value) + "]"
     return _json(value)
 
 

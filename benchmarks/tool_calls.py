@@ -30,11 +30,11 @@ SPECS = [
 
 def main() -> None:
     """Print the table, and the misses where they are asked for."""
-    made = argparse.ArgumentParser(
+    parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    made.add_argument("--misses", action="store_true", help="show what was read otherwise")
-    asked = made.parse_args()
+    parser.add_argument("--misses", action="store_true", help="show what was read otherwise")
+    asked = parser.parse_args()
     counts: Counter[tuple[str, str]] = Counter()
     for case in cases():
         run = runnable(case)

@@ -76,7 +76,7 @@ class LudusSide:
         from ludus.trainer.recipes.resolution import resolve
 
         before, limit, equal = WORKLOADS[workload]
-        ids = [self.encode(one)["input_ids"] for one in prompts(before)]
+        ids = [self.encode(prompt)["input_ids"] for prompt in prompts(before)]
         learner = Learner(self.load(self.folder), TrainerConfig(lr=LR))
         updater = Updater(resolve(load_recipe("grpo"), max_tokens=limit), learner)
         engine = self.engine_of(self.load(self.folder))
@@ -87,7 +87,10 @@ class LudusSide:
                     tokens, started_s = 0, time.process_time()
                 numbers = range(step * GROUPS, (step + 1) * GROUPS)
                 groups = await asyncio.gather(
-                    *(self.group(engine, ids[one % 64], one, limit, equal) for one in numbers)
+                    *(
+                        self.group(engine, ids[number % 64], number, limit, equal)
+                        for number in numbers
+                    )
                 )
                 experience = gather(groups)
                 assert experience is not None
@@ -108,7 +111,7 @@ class LudusSide:
         from ludus.verdict import Verdict
 
         ends = () if equal else (END,)
-        made = await asyncio.gather(
+        generations = await asyncio.gather(
             *(
                 engine.generate(
                     prompt,
@@ -118,9 +121,11 @@ class LudusSide:
             )
         )
         episodes: list[Episode] = []
-        for index, one in enumerate(made):
-            turn = Turn(out_ids=one.ids, logprobs=one.logprobs)
-            verdict = Verdict.of(sum(token % 2 == 0 for token in one.ids) / len(one.ids))
+        for index, generation in enumerate(generations):
+            turn = Turn(out_ids=generation.ids, logprobs=generation.logprobs)
+            verdict = Verdict.of(
+                sum(token % 2 == 0 for token in generation.ids) / len(generation.ids)
+            )
             rows = [Segment(prompt_ids=prompt, turns=[turn])]
             trajectory = Trajectory(verdict=verdict, segments=rows)
             episodes.append(Episode(task=str(number), index=index, trajectories=[trajectory]))
@@ -146,8 +151,8 @@ def ask(side: subprocess.Popen[str], workload: str, steps: int) -> dict[str, flo
         if not line:
             raise SystemExit(f"a side ended with code {side.wait(timeout=60)}")
         if line.startswith("{"):
-            found: dict[str, float] = json.loads(line)
-            return found
+            figures: dict[str, float] = json.loads(line)
+            return figures
 
 
 def main() -> None:
@@ -169,7 +174,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         folder = str(write_tiny_policy(Path(scratch) / "model", max_length=2048))
         quiet = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-        table = json.dumps({name: [prompts(one[0]), *one[1:]] for name, one in WORKLOADS.items()})
+        table = json.dumps(
+            {name: [prompts(workload[0]), *workload[1:]] for name, workload in WORKLOADS.items()}
+        )
         (Path(scratch) / "workloads.json").write_text(table, encoding="utf-8")
         commands = (
             [sys.executable, __file__, "--serve", folder],
@@ -188,15 +195,15 @@ def main() -> None:
                 lengths: list[tuple[float, float]] = []
                 for _ in range(given.rounds):
                     both = [ask(side, workload, given.steps) for side in sides]
-                    rates.append(tuple(one["tokens"] / one["cpu_s"] for one in both))  # type: ignore[arg-type]
+                    rates.append(tuple(figures["tokens"] / figures["cpu_s"] for figures in both))  # type: ignore[arg-type]
                     rows = given.steps * GROUPS * ROLLOUTS
-                    lengths.append(tuple(one["tokens"] / rows for one in both))  # type: ignore[arg-type]
+                    lengths.append(tuple(figures["tokens"] / rows for figures in both))  # type: ignore[arg-type]
                 ratios = sorted(mine / theirs for mine, theirs in rates)
-                mine, theirs = (median(one[side] for one in rates) for side in (0, 1))
-                long = [median(one[side] for one in lengths) for side in (0, 1)]
+                mine, theirs = (median(pair[side] for pair in rates) for side in (0, 1))
+                long = [median(pair[side] for pair in lengths) for side in (0, 1)]
                 print(
                     f"{workload:10} {mine:8.0f} {theirs:8.0f}   {median(ratios):.2f} "
-                    f"({', '.join(f'{one:.2f}' for one in ratios)})   mean tokens of a row "
+                    f"({', '.join(f'{ratio:.2f}' for ratio in ratios)})   mean tokens of a row "
                     f"{long[0]:.0f}, {long[1]:.0f}",
                     flush=True,
                 )

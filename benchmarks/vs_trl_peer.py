@@ -24,16 +24,16 @@ GROUPS, ROLLOUTS, LR = 4, 8, 1e-4
 
 
 def even(completion_ids: list[list[int]], **_: Any) -> list[float]:
-    return [sum(token % 2 == 0 for token in one) / max(1, len(one)) for one in completion_ids]
+    return [sum(token % 2 == 0 for token in ids) / max(1, len(ids)) for ids in completion_ids]
 
 
 class Counted(GRPOTrainer):
     tokens = 0
 
     def _generate_and_score_completions(self, *given: Any, **more: Any) -> Any:
-        made = super()._generate_and_score_completions(*given, **more)
-        self.tokens += int(made["completion_mask"].sum())
-        return made
+        scored = super()._generate_and_score_completions(*given, **more)
+        self.tokens += int(scored["completion_mask"].sum())
+        return scored
 
 
 class Clock(TrainerCallback):
@@ -78,7 +78,7 @@ def play(scratch: Path, workload: str, steps: int) -> dict[str, float]:
         model=AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32),
         reward_funcs=even,
         args=config,
-        train_dataset=Dataset.from_list([{"prompt": one} for one in prompts]),
+        train_dataset=Dataset.from_list([{"prompt": prompt} for prompt in prompts]),
         processing_class=AutoTokenizer.from_pretrained(folder),
         callbacks=[clock],
     )
@@ -94,8 +94,8 @@ def main() -> None:
     for line in sys.stdin:
         workload, steps = line.split()
         with contextlib.redirect_stdout(sys.stderr):
-            found = play(Path(sys.argv[1]), workload, int(steps))
-        print(json.dumps(found), flush=True)
+            figures = play(Path(sys.argv[1]), workload, int(steps))
+        print(json.dumps(figures), flush=True)
 
 
 if __name__ == "__main__":

@@ -171,7 +171,7 @@ class Costs:
 
     def __call__(self) -> float:
         metrics = self.session.send("Performance.getMetrics")["metrics"]
-        page_s = next(one["value"] for one in metrics if one["name"] == "TaskDuration")
+        page_s = next(metric["value"] for metric in metrics if metric["name"] == "TaskDuration")
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return float(page_s) + (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -195,7 +195,7 @@ def held_by(costs: Costs) -> dict[str, float]:
     costs.session.send("HeapProfiler.collectGarbage")
     metrics = costs.session.send("Performance.getMetrics")["metrics"]
     wanted = ("JSHeapUsedSize", "Nodes", "JSEventListeners")
-    return {one["name"]: one["value"] for one in metrics if one["name"] in wanted}
+    return {metric["name"]: metric["value"] for metric in metrics if metric["name"] in wanted}
 
 
 def _rss_mb(pid: int) -> float:
@@ -248,7 +248,7 @@ def large() -> int:
             # Of five rounds the median: others compute on this machine too.
             medians = [
                 [
-                    statistics.median(one[place][kind] for one in rounds)
+                    statistics.median(measured[place][kind] for measured in rounds)
                     for place in range(len(actions))
                 ]
                 for kind in (0, 1)
@@ -295,12 +295,18 @@ def large() -> int:
                 f"  long tasks: {longest}; charts drawn: {page.evaluate('performance.now()'):.0f} ms"
             )
             traced = json.loads(page.context.browser.stop_tracing())["traceEvents"]
-            tasks = [one for one in traced if one["name"].endswith("RunTask") and "tdur" in one]
+            tasks = [
+                event for event in traced if event["name"].endswith("RunTask") and "tdur" in event
+            ]
             names = {
-                one["tid"]: one["args"]["name"] for one in traced if one["name"] == "thread_name"
+                event["tid"]: event["args"]["name"]
+                for event in traced
+                if event["name"] == "thread_name"
             }
             main_thread = [
-                one["tdur"] / 1e3 for one in tasks if names.get(one["tid"]) == "CrRendererMain"
+                event["tdur"] / 1e3
+                for event in tasks
+                if names.get(event["tid"]) == "CrRendererMain"
             ]
             # The browser's own figure is wall-clock, which a busy machine stretches; this is CPU time.
             print(
@@ -308,7 +314,7 @@ def large() -> int:
             )
             held("longest task, CPU ms", max(main_thread, default=0), 100)
             print(
-                f"  longest task by PerformanceObserver: {max((one[0] for one in longest), default=0)} ms"
+                f"  longest task by PerformanceObserver: {max((task[0] for task in longest), default=0)} ms"
             )
             held("server of ten runs, MB", _rss_mb(pid), 150)
         out = root / "report.html"

@@ -68,7 +68,7 @@ class Atlas(ludus.TextEnv):
     ) -> tuple[str, dict[str, Any]]:
         """Draw the atlas from the task, the role and the question from the options."""
         draw = random.Random(f"atlas/{self.task.seed}")
-        self.pages = {one: draw.choice(LETTERS.replace(one, "")) for one in LETTERS}
+        self.pages = {letter: draw.choice(LETTERS.replace(letter, "")) for letter in LETTERS}
         given = options or {}
         self.role = given.get("role") or self.usual_role or self.rng.choice(ROLES)
         drawn = f"{self.rng.choice(LETTERS)}{self.rng.randint(1, MAX_HOPS)}"
@@ -119,7 +119,7 @@ def walked(pages: dict[str, str], question: str) -> str:
 
 def valid_question(env: Atlas) -> str:
     """The question a proposer asked, if the pages it has seen lead to the answer it claims."""
-    made = CLAIM.fullmatch(env.claim)
-    if made is None or walked(env.seen, made[1]) != made[2]:
+    claim = CLAIM.fullmatch(env.claim)
+    if claim is None or walked(env.seen, claim[1]) != claim[2]:
         return ""
-    return made[1]
+    return claim[1]

@@ -31,7 +31,7 @@ class Colourful(ImageVerifier):
         """Runs on one thread, for all images that wait: here a model would see them."""
         pixels = np.stack(images)
         grey = pixels.mean(axis=-1, keepdims=True)
-        return [float(one) for one in np.abs(pixels - grey).mean(axis=(1, 2, 3))]
+        return [float(score) for score in np.abs(pixels - grey).mean(axis=(1, 2, 3))]
 
 
 def main() -> None:

@@ -71,8 +71,8 @@ async def recurring_phrases(demonstrations: int) -> list[str]:
             said = env.demonstrate()
             shown, *_ = await session.step(said)
         texts.append(said)
-    found = {part for text in texts for part in between.split(text) if len(part) > 1}
-    return [*briefing_phrases(env.briefing()), *sorted(found), *names]
+    phrases = {part for text in texts for part in between.split(text) if len(part) > 1}
+    return [*briefing_phrases(env.briefing()), *sorted(phrases), *names]
 
 
 def warm_start(folder: Path, *, steps: int, seed: int) -> Path:
@@ -116,7 +116,8 @@ class Printer:
         store = SnapshotStore(self.rubrics)
         changed = store.newer(self.known)
         store.close()
-        for buffer in sorted(changed, key=lambda one: -one.version)[: self.shown]:
+        newest = sorted(changed, key=lambda buffer: -buffer.version)
+        for buffer in newest[: self.shown]:
             print(told(buffer))
         self.known |= {buffer.question: buffer.version for buffer in changed}
 
@@ -129,8 +130,9 @@ class Printer:
 def told(buffer: RubricBuffer) -> str:
     """A version of a rubric in lines."""
     lines = [
-        f"    {MARKS[one.state][one.item.is_flaw]} {one.item.text}  (born in version {one.born})"
-        for one in buffer.criteria
+        f"    {MARKS[criterion.state][criterion.item.is_flaw]} {criterion.item.text}"
+        f"  (born in version {criterion.born})"
+        for criterion in buffer.criteria
     ]
     return "\n".join([f"  rubric {buffer.question[:8]}, version {buffer.version}", *lines])
 

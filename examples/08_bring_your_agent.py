@@ -38,6 +38,6 @@ def pydantic_ai(task: AgentTask) -> str:
     from pydantic_ai.providers.openai import OpenAIProvider
 
     provider = OpenAIProvider(base_url=task.base_url, api_key=task.key)
-    system, *rest = [each.text for each in task.messages]
+    system, *questions = [each.text for each in task.messages]
     agent = Agent(OpenAIChatModel(task.model, provider=provider), system_prompt=system)
-    return agent.run_sync("\n".join(rest)).output
+    return agent.run_sync("\n".join(questions)).output

@@ -159,7 +159,7 @@ def rouge_l(text: str, gold: str, *, beta: float = 1.0) -> float:
     return (1 + beta**2) * precision * recall / (recall + beta**2 * precision)
 
 
-def longest_common(one: Sequence[str], other: Sequence[str]) -> int:
+def longest_common(words: Sequence[str], other_words: Sequence[str]) -> int:
     """Return the length of the longest common subsequence.
 
     A whole row of the table is one integer, so that 4,000 words each take milliseconds.
@@ -170,14 +170,14 @@ def longest_common(one: Sequence[str], other: Sequence[str]) -> int:
     2
     """
     places: dict[str, int] = {}
-    for place, word in enumerate(one):
+    for place, word in enumerate(words):
         places[word] = places.get(word, 0) | 1 << place
-    whole = (1 << len(one)) - 1
+    whole = (1 << len(words)) - 1
     row = whole
-    for word in other:
+    for word in other_words:
         shared = row & places.get(word, 0)
         row = ((row + shared) | (row - shared)) & whole
-    return len(one) - row.bit_count()
+    return len(words) - row.bit_count()
 
 
 def holds(text: str, keyword: str) -> bool:

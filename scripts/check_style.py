@@ -146,12 +146,12 @@ def circles(graph: Mapping[str, Iterable[str]]) -> list[list[str]]:
         return seen
 
     after = {name: reached(name) for name in graph}
-    found = {
+    groups = {
         tuple(sorted(other for other in after[name] if name in after.get(other, ())))
         for name in graph
         if name in after[name]
     }
-    return sorted(map(list, found))
+    return sorted(map(list, groups))
 
 
 @dataclass

@@ -30,14 +30,16 @@ def main() -> None:
         timeout_s=START_TIMEOUT_S,
         label=kind.name,
     )
-    found = msgspec.convert(process.catalogue(), Catalogue)
+    catalogue = msgspec.convert(process.catalogue(), Catalogue)
     place = Path(outside.__file__).resolve().parent / "catalogue" / f"{kind.name}.json"
     place.parent.mkdir(exist_ok=True)
-    head = msgspec.json.encode({"package": found.package, "version": found.version}).decode()
-    families = ",\n".join(msgspec.json.encode(family).decode() for family in found.families)
+    head = msgspec.json.encode(
+        {"package": catalogue.package, "version": catalogue.version}
+    ).decode()
+    families = ",\n".join(msgspec.json.encode(family).decode() for family in catalogue.families)
     place.write_text(f'{head[:-1]},"families":[\n{families}\n]}}\n')
-    variants = sum(max(1, len(family.variants)) for family in found.families)
-    print(f"{place.name}: {len(found.families)} families, {variants} variants")
+    variants = sum(max(1, len(family.variants)) for family in catalogue.families)
+    print(f"{place.name}: {len(catalogue.families)} families, {variants} variants")
 
 
 if __name__ == "__main__":

@@ -116,7 +116,10 @@ def aesthetic() -> dict[str, list[float]]:
 
     bare_packages("ImageReward", "models")
     head = importlib.import_module("ImageReward.models.AestheticScore").MLP(OPENAI.embedding)
-    given = {name: torch.from_numpy(one) for name, one in seeded_head(OPENAI.embedding).items()}
+    given = {
+        name: torch.from_numpy(parameter)
+        for name, parameter in seeded_head(OPENAI.embedding).items()
+    }
     print("aesthetic", head.load_state_dict(given, strict=True))
     head.eval()
     model, preprocess = openai_clip(OPENAI), _transform(224)

@@ -85,11 +85,11 @@ def build(original: Any, sizes: Sizes) -> Any:
     (folder / "med.json").write_text(json.dumps(text_config(sizes)))
 
     def create_vit(*_: object) -> tuple[Any, int]:
-        made = blip.VisionTransformer(
+        transformer = blip.VisionTransformer(
             img_size=224, patch_size=16, embed_dim=sizes.vision_width, depth=sizes.vision_layers,
             num_heads=sizes.vision_heads, drop_path_rate=0.1,
         )  # fmt: skip
-        return made, sizes.vision_width
+        return transformer, sizes.vision_width
 
     tokenizer = blip.BertTokenizer
     blip.BertTokenizer = types.SimpleNamespace(

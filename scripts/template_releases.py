@@ -24,8 +24,8 @@ def main(arguments: list[str]) -> int:
     known: dict[str, ReleasedTemplate] = {}
     if OUT.exists():
         known = {
-            one.digest: one
-            for one in msgspec.json.decode(OUT.read_bytes(), type=list[ReleasedTemplate])
+            release.digest: release
+            for release in msgspec.json.decode(OUT.read_bytes(), type=list[ReleasedTemplate])
         }
     for argument in arguments:
         name, family, path, *brief = argument.split("|")
@@ -33,7 +33,7 @@ def main(arguments: list[str]) -> int:
         statements = [short_digest(part) for part in statements_of(template)]
         digest = digest_of(template)
         known[digest] = ReleasedTemplate(name, family, digest, statements, brief_tools=bool(brief))
-    rows = sorted(known.values(), key=lambda one: (one.family, one.name))
+    rows = sorted(known.values(), key=lambda release: (release.family, release.name))
     OUT.write_text(
         "[\n" + ",\n".join(msgspec.json.encode(row).decode() for row in rows) + "\n]\n",
         encoding="utf-8",

@@ -107,8 +107,10 @@ async def run_stages(config: TrainConfig, train: Train) -> TrainResult:
         place = folder / f"{number + 1}-{stage.name}"
         if config.tokens and tokens >= config.tokens:
             break
-        told = place / ENDED
-        ended = msgspec.json.decode(told.read_bytes(), type=StageEnd) if told.exists() else None
+        end_path = place / ENDED
+        ended = (
+            msgspec.json.decode(end_path.read_bytes(), type=StageEnd) if end_path.exists() else None
+        )
         if ended is None:
             # A resumed run goes on in a stage that has begun, and begins the next.
             resume: Literal["auto", False] = "auto" if config.run.resume else False

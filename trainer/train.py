@@ -327,7 +327,10 @@ class _Run:
             episodes = [episode for group in groups for episode in group.episodes]
             folder.keep_episodes(f"step-{self.step:06d}", self.step, episodes)
         elif self.kept:
-            episodes, reasons = [one for one, _ in self.kept], [why for _, why in self.kept]
+            episodes, reasons = (
+                [episode for episode, _ in self.kept],
+                [reason for _, reason in self.kept],
+            )
             folder.keep_episodes(f"kept-{self.step:06d}", self.step, episodes, reasons)
         for learned in (episode for each in self.updaters for episode in each.learned):
             folder.lines(f"annotations/{LEARNER}").append(msgspec.json.encode(learned))

@@ -105,8 +105,8 @@ class CandidateTasks:
         check_shares(validation, test)
         if not self.kept:
             counts = Counter(each.reason for each in self.left_out)
-            told = "; ".join(f"{count} {reason}" for reason, count in counts.most_common(3))
-            raise ConfigError(f"no task is left of {self.source!r}: {told or 'it is empty'}")
+            reasons = "; ".join(f"{count} {reason}" for reason, count in counts.most_common(3))
+            raise ConfigError(f"no task is left of {self.source!r}: {reasons or 'it is empty'}")
         # Whole clusters go to splits: the smallest digests to test, the next to validation, until
         # each has its share of the problems.
         members: dict[int, list[MathsProblem]] = defaultdict(list)
@@ -212,8 +212,8 @@ def write_collection(collection: TaskCollection, folder: Path) -> dict[str, Any]
                 for problem in collection.splits[split]
             ]
             (folder / f"{split}.jsonl").write_bytes(b"".join(line + b"\n" for line in lines))
-        told = [msgspec.json.encode(each) for each in _in_order(collection.left_out)]
-        (folder / "left_out.jsonl").write_bytes(b"".join(line + b"\n" for line in told))
+        entries = [msgspec.json.encode(each) for each in _in_order(collection.left_out)]
+        (folder / "left_out.jsonl").write_bytes(b"".join(line + b"\n" for line in entries))
         card = collection.card()
         encoded = msgspec.json.format(msgspec.json.encode(card))
         (folder / "card.json").write_bytes(encoded + b"\n")
@@ -249,13 +249,13 @@ def words_of(text: str, *, numbers: bool = True) -> list[str]:
     return words if numbers else ["#" if _NUMBER.fullmatch(word) else word for word in words]
 
 
-def likeness(one: Iterable[str], other: Iterable[str]) -> float:
+def likeness(words: Iterable[str], other_words: Iterable[str]) -> float:
     """Return the share of common shingles of two texts in words (Jaccard).
 
     >>> likeness("a b c d e".split(), "a b c d f".split())
     0.3333333333333333
     """
-    mine, theirs = _shingles(list(one)), _shingles(list(other))
+    mine, theirs = _shingles(list(words)), _shingles(list(other_words))
     return len(mine & theirs) / max(1, len(mine | theirs))
 
 
@@ -268,7 +268,7 @@ def _without_repetitions(
         by_words[" ".join(words_of(problem.question))].append((number, problem))
     kept: list[tuple[int, MathsProblem]] = []
     for same in by_words.values():
-        golds = {_told(problem.gold) for _, problem in same}
+        golds = {_answer_key(problem.gold) for _, problem in same}
         if len(golds) > 1:
             shown = " | ".join(sorted(golds)[:3])
             left_out += [LeftOut(number, "answers disagree", shown) for number, _ in same]
@@ -278,7 +278,7 @@ def _without_repetitions(
     return sorted(kept, key=lambda each: each[0])
 
 
-def _told(gold: str | list[str]) -> str:
+def _answer_key(gold: str | list[str]) -> str:
     return " ; ".join([gold] if isinstance(gold, str) else gold).replace(" ", "").casefold()
 
 

@@ -110,13 +110,13 @@ class TaskMeasure:
             return None
         if not self.scored:
             return "not measured", "the verifier could score no answer"
-        told = f"{self.passed} of {self.scored} passed"
+        passes = f"{self.passed} of {self.scored} passed"
         share = self.others / self.scored
         if settings.agree and share >= settings.agree and self.others > self.passed:
-            return "answer in doubt", f"{told}; {self.others} say {self.other[:80]}"
+            return "answer in doubt", f"{passes}; {self.others} say {self.other[:80]}"
         if self.rate < settings.min_rate:
-            return "too hard", told
-        return ("too easy", told) if self.rate > settings.max_rate else None
+            return "too hard", passes
+        return ("too easy", passes) if self.rate > settings.max_rate else None
 
 
 async def measure_tasks(
@@ -150,8 +150,8 @@ async def measure_tasks(
             reasons[row] = reason
         elif settings.samples:
             columns[problem.id] = {"pass_rate": measure.rate, "pass_model": model.name}
-    told = _card(model, measures, settings)
-    return replace(candidates.without(reasons), columns=columns, measured=told)
+    card = _card(model, measures, settings)
+    return replace(candidates.without(reasons), columns=columns, measured=card)
 
 
 async def _measured(
@@ -243,26 +243,26 @@ def final_answer(text: str) -> str:
 def _card(
     model: TaskModel, measures: Sequence[TaskMeasure], settings: MeasureSettings
 ) -> dict[str, Any]:
-    told: dict[str, Any] = {"model": model.name, "temperature": settings.temperature}
+    card: dict[str, Any] = {"model": model.name, "temperature": settings.temperature}
     rates = [measure.rate for measure in measures if measure.scored]
     if settings.samples and rates:
         estimate = mean_over_tasks(rates)
-        told |= {"samples": settings.samples, "band": [settings.min_rate, settings.max_rate]}
-        told["pass_rate"] = {"mean": fmean(rates), "low": estimate.low, "high": estimate.high}
+        card |= {"samples": settings.samples, "band": [settings.min_rate, settings.max_rate]}
+        card["pass_rate"] = {"mean": fmean(rates), "low": estimate.low, "high": estimate.high}
         if len(rates) < 2:
-            told["pass_rate"] = {"mean": rates[0]}
+            card["pass_rate"] = {"mean": rates[0]}
         # Rates of 0 and 1 are apart, since such tasks teach nothing.
         counts = dict.fromkeys(("0", "to 0.25", "to 0.5", "to 0.75", "below 1", "1"), 0)
         names = list(counts)
         for rate in rates:
             counts[names[bisect_left((0, 0.25, 0.5, 0.75), rate) + (rate == 1)]] += 1
-        told["pass_rates"] = counts
+        card["pass_rates"] = counts
     probed = [measure.completed for measure in measures if measure.completed is not None]
     if probed:
         heart = sum(value >= settings.memorised for value in probed)
         share = wilson(heart, len(probed))
-        told["known_by_heart"] = {
+        card["known_by_heart"] = {
             "shown": settings.probe, "probed": len(probed), "share": share.value,
             "low": share.low, "high": share.high, "rouge_l": fmean(probed),
         }  # fmt: skip
-    return told
+    return card

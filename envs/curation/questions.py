@@ -55,12 +55,12 @@ async def write_questions(corpus: str, author: TaskAuthor) -> CandidateTasks:
         most=settings.concurrency,
     )
     hops = Counter(row["hops"] for row in candidates.columns.values())
-    told: dict[str, Any] = {
+    card: dict[str, Any] = {
         "model": author.model.name,
         "hops": {str(n): hops[n] for n in sorted(hops)},
     }
-    told["known"] = {"samples": settings.samples, "most": settings.known}
-    return replace(candidates, measured=told)
+    card["known"] = {"samples": settings.samples, "most": settings.known}
+    return replace(candidates, measured=card)
 
 
 class QuestionWriter:
@@ -92,8 +92,8 @@ class QuestionWriter:
         own = [page.id for page in pages]
         shown = [*pages, *(hit.document for hit in hits if hit.document.id not in own)]
         random.Random(question).shuffle(shown)
-        told = "\n".join(map(as_json, shown))
-        read = await self._right(question, answer, f"Here are pages as JSON:\n\n{told}\n\n")
+        listing = "\n".join(map(as_json, shown))
+        read = await self._right(question, answer, f"Here are pages as JSON:\n\n{listing}\n\n")
         if read < self.settings.grounded:
             raise Unwritten("not answered from its pages", f"{read:.2f} of the answers are right")
         known = await self._right(question, answer, "")

@@ -62,8 +62,8 @@ async def round_trip(sources: Sequence[str], author: TaskAuthor) -> CandidateTas
         left_out=left_out,
         most=author.settings.concurrency,
     )
-    told = {"model": author.model.name, "samples": author.settings.samples}
-    return replace(candidates, measured=told)
+    card = {"model": author.model.name, "samples": author.settings.samples}
+    return replace(candidates, measured=card)
 
 
 class _RoundTrip:

@@ -79,9 +79,9 @@ async def write_rubrics(
         most=author.settings.concurrency,
     )
     kept = sum(len(row["rubric"]) for row in candidates.columns.values())
-    told = {"model": author.model.name, "corpus": corpus}
+    card = {"model": author.model.name, "corpus": corpus}
     return replace(
-        candidates, measured={**told, "criteria": {"kept": kept, "refused": writer.refused}}
+        candidates, measured={**card, "criteria": {"kept": kept, "refused": writer.refused}}
     )
 
 
@@ -107,7 +107,7 @@ class RubricWriter:
             LudusError: the model could not answer.
         """
         question, answer = asked
-        pages = await self._found(question)
+        pages = await self._relevant_pages(question)
         proposals = await self._proposed(question, pages)
         shown = "\n".join(map(as_json, pages))
         reading = f"Here are pages as JSON:\n\n{shown}\n\n"
@@ -128,7 +128,7 @@ class RubricWriter:
         rubric = [{"text": item.text, "weight": item.weight} for item in items]
         return WrittenTask(question, answer, {"rubric": rubric, "pages": [p.id for p in pages]})
 
-    async def _found(self, question: str) -> list[Document]:
+    async def _relevant_pages(self, question: str) -> list[Document]:
         """Return the pages of a search for the question, and of the model's own searches."""
         pages: dict[str, Document] = {}
         query: str | None = question

@@ -275,8 +275,8 @@ class ReportClaim:
         self.named = names.findall(words)
         # Names are made of words such as Academy, which relate nothing.
         self._masked = names.sub(lambda name: "_" * len(name[0]), words)
-        found = [*names.finditer(words), *_NUMBER.finditer(self._masked)]
-        self._values = sorted((value.start(), value[0]) for value in found)
+        matches = [*names.finditer(words), *_NUMBER.finditer(self._masked)]
+        self._values = sorted((value.start(), value[0]) for value in matches)
         self.values = {value for _, value in self._values}
 
     def relations(self, subject: str, value: str) -> set[str]:
@@ -300,8 +300,8 @@ class ReportClaim:
         words: dict[int, set[str]] = {}
         relations = [relation.name for relation in OUTGOING[kind]]
         for relation in [*relations, *([NUMBERS[kind].name] if kind in NUMBERS else [])]:
-            for found in _SAYS[relation].finditer(self._masked):
-                words.setdefault(found.start(), set()).add(relation)
+            for match in _SAYS[relation].finditer(self._masked):
+                words.setdefault(match.start(), set()).add(relation)
         return dict(sorted(words.items()))
 
     def _word_of(

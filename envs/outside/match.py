@@ -98,10 +98,10 @@ class Match:
             self._asked = (task, seed)
         mine = self._wait(number)
         if len(self._waiting) < len(self.seats):
-            return await self._told(mine, number)
+            return await self._next_turn(mine, number)
         named, given = self._asked
         self._playing = True
-        return await self._told(
+        return await self._next_turn(
             mine, number, self._session.reset(seed=given, options={"task": named})
         )
 
@@ -111,7 +111,7 @@ class Match:
             return MatchTurn(
                 over=True, failure=Verdict.unavailable("another player ended the game")
             )
-        return await self._told(self._wait(number), number, self._session.step(action))
+        return await self._next_turn(self._wait(number), number, self._session.step(action))
 
     async def leave(self, number: int) -> None:
         """Leave the game; a game in progress ends for all players."""
@@ -127,7 +127,7 @@ class Match:
         mine = self._waiting[number] = asyncio.get_running_loop().create_future()
         return mine
 
-    async def _told(
+    async def _next_turn(
         self, mine: asyncio.Future[MatchTurn], number: int, work: Work | None = None
     ) -> MatchTurn:
         """Let the game do `work`, and return what the player is told next."""

@@ -313,7 +313,7 @@ class RemoteSession:
             instance=self._instance,
         )
         reply = await self._seat.perform(fork)
-        if not isinstance(reply, Forked) or [one.session for one in reply.children] != names:
+        if not isinstance(reply, Forked) or [child.session for child in reply.children] != names:
             raise protocol_error(f"expected the reply to a fork, got {reply!r:.120}")
         return [
             self._child(child.session, anew=seeds is not None)

@@ -118,25 +118,25 @@ async def fork_all(
     if parent is None:
         error = EpisodeEnded("no episode has begun: nothing to fork")
         return {}, fault_of(error, session=fork.session)
-    made: dict[str, EnvSession] = {}
+    sessions: dict[str, EnvSession] = {}
     faults: dict[str, Fault] = {}
     for place, name in enumerate(fork.children):
         if name not in children:
             continue
         seed = None if fork.seeds is None else fork.seeds[place]
         try:
-            made[name] = await fork_session(parent, nursery, seed=seed)
+            sessions[name] = await fork_session(parent, nursery, seed=seed)
         except (Exception, SystemExit) as error:
             if is_bug(error):
                 logger.error("a fork of session %s failed", fork.session, exc_info=error)
             faults[name] = fault_of(error, session=name, otherwise="env_failed")
         except BaseException:  # given up: nobody is told of the children that were made
-            for child in made.values():
+            for child in sessions.values():
                 with contextlib.suppress(Exception):
                     await child.close()
             raise
     how, digest = how_it_forks(parent.env), digest_of_state(parent)
-    return made, ForkDone(parent.turns, how, digest, faults)
+    return sessions, ForkDone(parent.turns, how, digest, faults)
 
 
 def fault_in(error: BaseException, session: str, seq: int) -> Fault:
@@ -335,8 +335,8 @@ class LoopSession:
                 return served.session(served.build())
 
             nursery = Nursery(build, served.session)
-            made, done = await fork_all(self._session, fork, nursery, set(children))
-            for name, session in made.items():
+            sessions, done = await fork_all(self._session, fork, nursery, set(children))
+            for name, session in sessions.items():
                 child = children[name]
                 assert isinstance(child, LoopSession), "made beside this one"
                 child._session = session

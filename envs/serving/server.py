@@ -199,8 +199,15 @@ class EnvService:
             for env, home in zip(self.served, self._homes, strict=True)
         ]
         rows = [
-            (one.name, one.served.id, one.owner, age(one.born), age(one.touched), one.busy)
-            for one in sessions.all()
+            (
+                session.name,
+                session.served.id,
+                session.owner,
+                age(session.born),
+                age(session.touched),
+                session.busy,
+            )
+            for session in sessions.all()
         ]
         return [
             PageTable("Environments", ("environment", "sessions", "in flight", "problem"), envs),

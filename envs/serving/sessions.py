@@ -318,8 +318,10 @@ class Sessions:
             lease.busy += 1
         for child in children.values():
             child.forked = future
-        made = parent.place.fork(fork, seats)
-        made.add_done_callback(partial(self._on_forked, fork, parent, children, outcomes, future))
+        forking = parent.place.fork(fork, seats)
+        forking.add_done_callback(
+            partial(self._on_forked, fork, parent, children, outcomes, future)
+        )
         return future
 
     def _on_forked(
@@ -329,9 +331,9 @@ class Sessions:
         children: Mapping[str, HostedSession],
         outcomes: dict[str, Fault],
         future: asyncio.Future[Outcome],
-        made: asyncio.Future[ForkResult],
+        forking: asyncio.Future[ForkResult],
     ) -> None:
-        result = made.result()
+        result = forking.result()
         faults = result.faults if isinstance(result, ForkDone) else dict.fromkeys(children, result)
         outcomes |= faults
         for lease in (parent, *children.values()):

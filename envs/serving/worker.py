@@ -140,8 +140,8 @@ class EnvPart(WorkerPart):
     async def _fork(self, call: ForkCall, thread_number: int) -> Answer:
         nursery = Nursery(partial(self._build, thread_number), self._served.session)
         parent = self._sessions.get(call.fork.session)
-        made, done = await fork_all(parent, call.fork, nursery, set(call.children))
-        self._sessions.update(made)
+        sessions, done = await fork_all(parent, call.fork, nursery, set(call.children))
+        self._sessions.update(sessions)
         if isinstance(done, Fault):
             return BROKEN, encode(Broken(done), Format.MSGPACK)[0]
         return REPLY, msgspec.msgpack.encode(done)

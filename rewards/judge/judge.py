@@ -207,10 +207,10 @@ class RubricJudge:
             scores = await self._mean_of_draws(rubric, rubric.gates, data, effort, [])
             if any(fails_gate(gate, scores[gate.id]) for gate in rubric.gates):
                 return scores
-        rest = [item for item in rubric.items if item.id not in scores]
-        if not rest:
+        ungated = [item for item in rubric.items if item.id not in scores]
+        if not ungated:
             return scores
-        return scores | await self._mean_of_draws(rubric, rest, data, effort, draws)
+        return scores | await self._mean_of_draws(rubric, ungated, data, effort, draws)
 
     async def _mean_of_draws(
         self,

@@ -259,13 +259,13 @@ class PreferenceJudge:
         return str(sample.info.get("criterion") or self.criterion)
 
 
-async def _both(one: Awaitable[T], other: Awaitable[T]) -> tuple[T, T]:
+async def _both(forward: Awaitable[T], backward: Awaitable[T]) -> tuple[T, T]:
     """Return two answers once both have ended, so that none is asked for when a verdict is there.
 
     Raises:
         Exception: what the first that failed has raised.
     """
-    first, second = await asyncio.gather(one, other, return_exceptions=True)
+    first, second = await asyncio.gather(forward, backward, return_exceptions=True)
     for answer in (first, second):
         if isinstance(answer, BaseException):
             raise answer

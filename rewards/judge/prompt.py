@@ -100,11 +100,11 @@ def without_tokens(prompt: str, tokens: Collection[str]) -> str:
     if not spelled:
         return prompt
     # A lookahead finds tokens that overlap, too.
-    found = re.compile(f"(?=({'|'.join(sorted(spelled, key=len, reverse=True))}))", re.IGNORECASE)
+    pattern = re.compile(f"(?=({'|'.join(sorted(spelled, key=len, reverse=True))}))", re.IGNORECASE)
 
     def broken(string: re.Match[str]) -> str:
         spells = bytearray(len(string[0]))  # 1 for each character of a token
-        for match in found.finditer(string[0]):
+        for match in pattern.finditer(string[0]):
             spells[match.start() : match.end(1)] = b"\1" * len(match[1])
         return "".join(
             _escaped(unit[0])

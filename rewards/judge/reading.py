@@ -151,8 +151,8 @@ def verdict_of(answer: str, field: str) -> dict[str, Any]:
         raise UnreadableVerdict("the answer nests objects too deep") from None
     except json.JSONDecodeError as error:
         raise UnreadableVerdict(f"the answer is not JSON: {error}") from None
-    if rest := _AFTER.sub("", text[end:]):
-        raise UnreadableVerdict(f"the answer goes on after its object: {rest!r:.80}")
+    if remainder := _AFTER.sub("", text[end:]):
+        raise UnreadableVerdict(f"the answer goes on after its object: {remainder!r:.80}")
     if field not in verdict:
         raise UnreadableVerdict(f"the answer's object has no field {field!r}")
     rival = next((name for name in verdict if name != field and _rivals(name, verdict[name])), None)

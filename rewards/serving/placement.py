@@ -340,8 +340,8 @@ class WorkerProcesses:
             if not verdicts:
                 self._mean_s, self.frame_limit = FRAME_S, 1
                 alone = [
-                    self._call(SCORE, [one], [trace], is_again=True)
-                    for one, trace in zip(request, traces, strict=True)
+                    self._call(SCORE, [sample], [trace], is_again=True)
+                    for sample, trace in zip(request, traces, strict=True)
                 ]
                 verdicts = [verdict for (verdict,) in await asyncio.gather(*alone)]
         except BaseException as error:

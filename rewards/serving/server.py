@@ -321,15 +321,19 @@ class ScoreService:
     def tables(self) -> list[PageTable]:
         """Return what stands on the operator's page: verifiers, and their last verdicts."""
         scorers = self._scorers.values()
-        rows = [(one.name, self._admission.depths[one.name], one.host.problem) for one in scorers]
+        rows = [
+            (scorer.name, self._admission.depths[scorer.name], scorer.host.problem)
+            for scorer in scorers
+        ]
         latest = [
-            (when, one.name, status, reward, detail)
-            for one in scorers
-            for when, status, reward, detail in one.latest
+            (when, scorer.name, status, reward, detail)
+            for scorer in scorers
+            for when, status, reward, detail in scorer.latest
         ]
         latest.sort(key=lambda verdict: -verdict[0])
         verdicts = [
-            (time.strftime("%H:%M:%S", time.gmtime(when)), *rest) for when, *rest in latest[:LATEST]
+            (time.strftime("%H:%M:%S", time.gmtime(when)), *columns)
+            for when, *columns in latest[:LATEST]
         ]
         columns = ("time (UTC)", "verifier", "status", "reward", "detail")
         return [
@@ -343,7 +347,7 @@ class ScoreService:
         """Answer `GET /v1/verifiers` with the cards of all verifiers."""
         cards: list[VerifierCard] = []
         may = asked_by.get().may
-        for scorer in [one for one in self._scorers.values() if may(f"score:{one.name}")]:
+        for scorer in [scorer for scorer in self._scorers.values() if may(f"score:{scorer.name}")]:
             about = scorer.host.about
             cards.append(
                 VerifierCard(
@@ -428,6 +432,8 @@ class ScoreService:
                 hint += "; options are set where it is served"
             elif "/" in name:  # perhaps an environment's
                 hint += "; an environment scores what is played in it, by sessions"
-            known = [one for one in self._scorers if principal.may(f"score:{one}")]
+            known = [
+                candidate for candidate in self._scorers if principal.may(f"score:{candidate}")
+            ]
             raise UnknownVerifier.near(name, known, hint=hint)
         return self._scorers[name]

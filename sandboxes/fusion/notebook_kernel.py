@@ -137,7 +137,7 @@ def _cell(
             _Alarm.clear()
     except BaseException as error:
         _Alarm.clear()  # it may have rung before it was cleared above
-        errors.append(_told(error, TELLING_S if timeout_s else 0))
+        errors.append(_error_report(error, TELLING_S if timeout_s else 0))
     stdout, stderr = (stream.end() for stream in streams)
     return {"stdout": stdout, "stderr": stderr, "display": list(displayed), "error": errors}
 
@@ -157,7 +157,7 @@ def _run(source: str, name: str, namespace: dict[str, Any], displayed: Shown) ->
             namespace["_"] = value
 
 
-def _told(error: BaseException, limit_s: float) -> dict[str, object]:
+def _error_report(error: BaseException, limit_s: float) -> dict[str, object]:
     """Describe an exception, whose class may be the cell's own: to tell its text may raise, or take
     longer than the limit.
     """

@@ -109,7 +109,7 @@ class Session:
         self._line = line
         self._line.setblocking(False)
         self._outputs = [CellOutput(reader) for reader in outputs]
-        self._rest()
+        self._restart_idle_timer()
 
     @classmethod
     async def open(
@@ -318,7 +318,7 @@ class Session:
         except asyncio.CancelledError:
             self._give_up()
             raise
-        self._rest()
+        self._restart_idle_timer()
         return answer if isinstance(answer, dict) else {}
 
     async def _exactly(self, size: int) -> bytes:
@@ -350,7 +350,7 @@ class Session:
         if self._line.fileno() < 0:
             raise self._gone()
 
-    def _rest(self) -> None:
+    def _restart_idle_timer(self) -> None:
         self._idle = self._loop.call_later(self._idle_ttl_s, self._expire)
 
     def _give_up(self) -> None:

@@ -147,7 +147,7 @@ def reserved(config: ClusterConfig, name: str) -> Generator[Any]:
             raise ConfigError(
                 f"Ray has not placed the run within {PLACED_S + config.wait_s:g} s: "
                 f"{free or 'nothing'} is free now, others hold the rest, or no node has room for "
-                f"the largest process ({max(asked, key=lambda one: sum(one.values()))})"
+                f"the largest process ({max(asked, key=lambda bundle: sum(bundle.values()))})"
             )
         yield group
     finally:
@@ -191,7 +191,7 @@ def ranks_in_order(group: Any, count: int) -> list[tuple[int, str]]:
     Ray numbers bundles as they were asked for, wherever they are placed.
     """
     nodes: dict[int, str] = placement_group_table(group)["bundles_to_node_id"]
-    return sorted(((number, nodes[number]) for number in range(count)), key=lambda one: one[1])
+    return sorted(((number, nodes[number]) for number in range(count)), key=lambda rank: rank[1])
 
 
 def answer(call: Any, otherwise: Any, *, within_s: float = ANSWER_S) -> Any:

@@ -70,7 +70,7 @@ def run_on_cluster(config: TrainConfig, imports: Sequence[str] = ()) -> tuple[in
     with ExitStack() as stack:
         stack.enter_context(joined(config.cluster))
         group = stack.enter_context(reserved(config.cluster, path.name))
-        before = [part for one in imports for part in ("--import", one)]
+        before = [part for imported in imports for part in ("--import", imported)]
         run = _Run(config, path, group, before)
         return run.drive(), run.said
 
@@ -230,7 +230,9 @@ class _Run:
 
     def _await_servers(self) -> None:
         deadline = time.monotonic() + self.cluster.start_timeout_s
-        while waiting := [one for some in self.servers.values() for one in some if not one.url]:
+        while waiting := [
+            server for servers in self.servers.values() for server in servers if not server.url
+        ]:
             self._look_at_servers()
             if time.monotonic() > deadline:
                 raise TrainingFailed(
@@ -245,9 +247,9 @@ class _Run:
 
     def _look_at_servers(self) -> None:
         """Write the rosters anew where a server has another address."""
-        look([*self.engines, *(one for some in self.servers.values() for one in some)])
+        look([*self.engines, *(server for kind in self.servers.values() for server in kind)])
         for kind, servers in self.servers.items():
-            self.rosters[kind].write([one.url for one in servers if one.url])
+            self.rosters[kind].write([server.url for server in servers if server.url])
         self.board.write()
 
     def _start_ranks(self, config: TrainConfig) -> list[PlacedProcess]:
@@ -294,10 +296,10 @@ class _Run:
                 self.board.write()
                 return 1, ", ".join(lost)
             if ranks[0].code is not None:
-                return self._told(ranks)
+                return self._ending(ranks)
             time.sleep(POLL_S)
 
-    def _told(self, ranks: list[PlacedProcess]) -> tuple[int, str]:
+    def _ending(self, ranks: list[PlacedProcess]) -> tuple[int, str]:
         """Keep the last message of rank 0.
 
         Raises:

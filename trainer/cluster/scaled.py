@@ -57,16 +57,18 @@ class Addresses:
     """The actor that keeps the list of live servers."""
 
     def __init__(self) -> None:
-        self._told: dict[str, tuple[str, float]] = {}
+        self._reports: dict[str, tuple[str, float]] = {}
 
     def tell(self, name: str, url: str) -> None:
         """Note that a server lives; an empty address says that the server ends."""
-        self._told[name] = url, time.monotonic()
+        self._reports[name] = url, time.monotonic()
 
     def urls(self) -> list[str]:
         """Return the addresses of the live servers."""
         since = time.monotonic() - SILENT_S
-        return sorted(url for url, told in self._told.values() if url and told >= since)
+        return sorted(
+            url for url, last_seen in self._reports.values() if url and last_seen >= since
+        )
 
 
 class ServedReplica(ServerHost):

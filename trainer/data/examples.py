@@ -136,13 +136,13 @@ def encode_all(
             room = len(examples.held_out) < most_held_out
             out = room and share_of(example.prompt) < config.held_out
             (examples.held_out if out else examples.train).append(example)
-    told = "; ".join(f"{count} {reason}" for reason, count in left_out.items())
+    reasons = "; ".join(f"{count} {reason}" for reason, count in left_out.items())
     if not examples.train:
         held = f"all of them are held out (held_out is {config.held_out})"
-        why = f"left out {told}" if told else held
+        why = f"left out {reasons}" if reasons else held
         raise ConfigError(f"nothing of {config.data!r} is left to train on: {why}. {last}".strip())
     if left_out:
-        logger.warning("%s: left out %s. %s", config.data, told, last)
+        logger.warning("%s: left out %s. %s", config.data, reasons, last)
     return examples
 
 

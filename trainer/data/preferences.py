@@ -196,9 +196,9 @@ class PreferenceRun(PolicyRun[PreferenceConfig, Example]):
         assert self.reference is not None
         neighbours = [*drawn[1:], drawn[0]]
         rows = [
-            _spliced(one.rows[0][0], other.rows[0][0])
-            for one, other in zip(drawn, neighbours, strict=True)
-            if one.prompt != other.prompt
+            _spliced(example.rows[0][0], neighbour.rows[0][0])
+            for example, neighbour in zip(drawn, neighbours, strict=True)
+            if example.prompt != neighbour.prompt
         ]
         if not rows:
             return torch.zeros(())

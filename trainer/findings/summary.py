@@ -94,9 +94,9 @@ def explained(diagnosis: Diagnosis, events: Sequence[RunFinding] = ()) -> list[s
             for each in consequences_of(finding, findings)
         ]
         lines += [f"  try {finding.remedy}"] if finding.remedy else []
-    told = [
+    event_lines = [
         f"  {event.name}, at step {event.step}: {event.sentence}"
         for event in events
         if event.severity != "info"
     ]
-    return [*lines, *(["", "events"] if told else []), *told]
+    return [*lines, *(["", "events"] if event_lines else []), *event_lines]

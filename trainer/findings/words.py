@@ -67,8 +67,8 @@ def _even(run: RunHistory) -> str:
     if parts is None:
         return ""
     top, other, share = parts
-    rest = run.mean(f"{SHARE}{other}", 10) or 1e-4
-    return _reweighed(run, top, math.sqrt(rest / share))
+    other_share = run.mean(f"{SHARE}{other}", 10) or 1e-4
+    return _reweighed(run, top, math.sqrt(other_share / share))
 
 
 def _falling(run: RunHistory) -> str:

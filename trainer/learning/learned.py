@@ -122,9 +122,9 @@ def _trajectory(experience: Experience, number: int) -> tuple[int, Trajectory, i
     episode = experience.episodes[number]
     before = sum(other is episode for other in experience.episodes[:number])
     kept = [
-        (role, one)
-        for role, one in enumerate(episode.trajectories)
-        if not one.exclude_from_baseline and one.verdict.ok
+        (role, candidate)
+        for role, candidate in enumerate(episode.trajectories)
+        if not candidate.exclude_from_baseline and candidate.verdict.ok
     ]
     role, trajectory = kept[before]
     return episode.ordinal, trajectory, role

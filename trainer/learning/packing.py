@@ -113,10 +113,10 @@ class RowTree:
         return (self._path[-1] if self._path else None), new
 
 
-def common(one: Ids, other: Ids) -> int:
+def common(row: Ids, other: Ids) -> int:
     """Return the length of the common beginning of two rows."""
-    size = min(len(one), len(other))
-    differ = np.flatnonzero(one[:size] != other[:size])
+    size = min(len(row), len(other))
+    differ = np.flatnonzero(row[:size] != other[:size])
     return int(differ[0]) if len(differ) else size
 
 

@@ -518,11 +518,11 @@ def mean_gap(gaps: Sequence[tuple[float, ...]]) -> dict[str, float]:
     return {name: distance / tokens for name, distance, tokens in pairs if tokens}
 
 
-def movement_of(moved: RatioStatistics, batch: Batch, made: int) -> tuple[float, ...]:
+def movement_of(moved: RatioStatistics, batch: Batch, updates: int) -> tuple[float, ...]:
     """Return the ratio and clip statistics of a pass as numbers, the number of updates of the step
     that were made before it, and the tokens they count.
     """
-    return (*(float(number) for number in moved), float(made), float(batch.mask.sum()))
+    return (*(float(number) for number in moved), float(updates), float(batch.mask.sum()))
 
 
 def movement_numbers(moves: Sequence[tuple[float, ...]]) -> dict[str, float]:
@@ -541,9 +541,9 @@ def movement_numbers(moves: Sequence[tuple[float, ...]]) -> dict[str, float]:
     counted = [numbers for numbers in moves if numbers[-1]]
     if not counted:
         return {}
-    *columns, made, _ = zip(*counted, strict=True)
+    *columns, updates, _ = zip(*counted, strict=True)
     of = dict(zip(RatioStatistics._fields, columns, strict=True))
-    last = mean_movement([numbers for numbers in counted if numbers[-2] == max(made)])
+    last = mean_movement([numbers for numbers in counted if numbers[-2] == max(updates)])
     means = mean_movement(counted)
     return {
         **{name: value for name, value in means.items() if name != "variance"},

@@ -126,10 +126,14 @@ def fitting_pass(
     """
     available = free_bytes(model.device) if free is None else free
     whole = sum(weight.numel() for weight in model.parameters())
-    reserved = sum(one.numel() * one.element_size() for one in model.parameters()) * engine_copy
+    reserved = (
+        sum(weight.numel() * weight.element_size() for weight in model.parameters()) * engine_copy
+    )
     if ranks > 1:
         layers = _layers(model.config.get_text_config())
-        inside = sum(one.numel() for name, one in model.named_parameters() if ".layers." in name)
+        inside = sum(
+            weight.numel() for name, weight in model.named_parameters() if ".layers." in name
+        )
         # Two layers and what is outside of them, and the gradient of these before it is reduced.
         outside = 4 if float32_head else dtype.itemsize
         reserved += (dtype.itemsize + 4) * 2 * inside // layers

@@ -110,7 +110,7 @@ def save_checkpoint(
         raise
     except (OSError, RuntimeError, SafetensorError) as error:  # torch and safetensors have own ones
         shutil.rmtree(partial, ignore_errors=True)
-        raise SaveFailed(_told(folder, step, error)) from error
+        raise SaveFailed(_failure_message(folder, step, error)) from error
     prune(folder, retention)
     return target
 
@@ -129,7 +129,7 @@ def load_state(checkpoint: Path) -> dict[str, Any]:
     return state
 
 
-def _told(folder: Path, step: int, error: Exception) -> str:
+def _failure_message(folder: Path, step: int, error: Exception) -> str:
     reason = error.strerror if isinstance(error, OSError) else str(error).strip().partition("\n")[0]
     free = shutil.disk_usage(folder if folder.exists() else folder.parent).free
     return (

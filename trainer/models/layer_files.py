@@ -50,7 +50,7 @@ class LayerFiles:
         self._filled = not shards_alone(folder)
         """Whether there are files to read weights from."""
         self._places: dict[str, tuple[Path, int, dict[str, Any]]] = {}
-        """Of each tensor: its file, where the data of that file begin, and its entry there."""
+        """The file of each tensor, where the data of that file begin, and its entry there."""
         for path in sorted(folder.glob("*.safetensors")):
             header, begin = header_of(path)
             self._places |= {name: (path, begin, entry) for name, entry in header.items()}
@@ -75,7 +75,7 @@ class LayerFiles:
             if not buffer.is_meta and name in self._places:
                 buffer.copy_(self._read(name))
         shapes = {name: entry["shape"] for name, (_, _, entry) in self._places.items()}
-        same = all(shapes.get(name) == [*one.shape] for name, one in model.named_parameters())
+        same = all(shapes.get(name) == [*weight.shape] for name, weight in model.named_parameters())
         return model if same else None
 
     def fill(self, part: nn.Module, names: dict[int, str]) -> None:

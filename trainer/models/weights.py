@@ -114,13 +114,13 @@ def checked(source: WeightSource) -> Iterator[tuple[str, Tensor]]:
             brought, expected = described(name, tensor), next(announced, None)
             if brought != expected:
                 raise WeightsRefused(
-                    f"a source of weights brings {_told(brought)} where its metadata announces "
-                    f"{_told(expected)}"
+                    f"a source of weights brings {_description(brought)} where its metadata "
+                    f"announces {_description(expected)}"
                 )
             yield name, tensor.detach()
     missing = next(announced, None)
     if missing is not None:
-        raise WeightsRefused(f"a source of weights ends before {_told(missing)}")
+        raise WeightsRefused(f"a source of weights ends before {_description(missing)}")
 
 
 def adapter_tensors(module: nn.Module) -> dict[str, Tensor]:
@@ -159,7 +159,7 @@ def refuse_foreign(source: WeightSource, module: nn.Module) -> None:
             )
 
 
-def _told(meta: TensorMeta | None) -> str:
+def _description(meta: TensorMeta | None) -> str:
     return "nothing" if meta is None else f"{meta.name} ({meta.dtype} {list(meta.shape)})"
 
 

@@ -90,14 +90,14 @@ def trace_pass(outline: PreTrainedModel, kind: PassKind) -> PassTrace | None:
         kind: what is computed.
     """
     settings = outline.config.to_dict()
-    told = json.dumps(settings, sort_keys=True, default=str)
+    encoded = json.dumps(settings, sort_keys=True, default=str)
     kinds: tuple[Any, Any] = type(outline), type(outline.config)  # hashable, as mypy does not know
-    return _traced(*kinds, told, kind)
+    return _traced(*kinds, encoded, kind)
 
 
 @lru_cache(maxsize=64)
-def _traced(model: Any, config: Any, told: str, kind: PassKind) -> PassTrace | None:
-    settings = config.from_dict(json.loads(told))
+def _traced(model: Any, config: Any, encoded: str, kind: PassKind) -> PassTrace | None:
+    settings = config.from_dict(json.loads(encoded))
     layers = int(settings.get_text_config().num_hidden_layers)
     try:
         few, more = (_trace(model, _shallow(settings, count), kind) for count in (FEW, MORE))

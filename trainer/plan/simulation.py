@@ -198,14 +198,14 @@ class ScriptedEngine:
 
     def _spans(self, row: _Request) -> list[int]:
         """Return the version of each token of a finished request."""
-        length, found = round(row.end - row.start), list[int]()
+        length, versions = round(row.end - row.start), list[int]()
         for (_, version), (until, _) in zip(
             self._versions, [*self._versions[1:], (math.inf, 0)], strict=True
         ):
             if until > row.start:
-                count = round(min(until, row.end) - row.start) - len(found)
-                found += [version] * max(0, count)
-        return (found + [self._versions[-1][1]] * length)[:length]
+                count = round(min(until, row.end) - row.start) - len(versions)
+                versions += [version] * max(0, count)
+        return (versions + [self._versions[-1][1]] * length)[:length]
 
 
 class EndlessTasks:
@@ -239,9 +239,9 @@ class _Noted(Accounts):
 
     def close(self, group: int, records: Any) -> None:
         """Note the records."""
-        found = list(records)
-        self.records += found
-        super().close(group, found)
+        closed = list(records)
+        self.records += closed
+        super().close(group, closed)
 
 
 def simulate(schedule: Schedule) -> Measured:
@@ -277,15 +277,15 @@ class _ScriptedPlayer:
         self, ticket: Ticket, index: int, done: Callable[[Episode], None]
     ) -> Episode:
         ordinal = ticket.ordinal * self.schedule.group_size + index
-        engine = min(self.engines, key=lambda one: one.load)
+        engine = min(self.engines, key=lambda candidate: candidate.load)
         try:
             versions = await engine.generate(length_of(self.schedule, ordinal))
         except asyncio.CancelledError:
             engine.drop_cancelled()
             raise
         turn = Turn(out_ids=versions, versions=versions)
-        made = Trajectory(verdict=Verdict.of(1.0), segments=[Segment(turns=[turn])])
-        episode = Episode(task="", trajectories=[made], index=index, ordinal=ordinal)
+        trajectory = Trajectory(verdict=Verdict.of(1.0), segments=[Segment(turns=[turn])])
+        episode = Episode(task="", trajectories=[trajectory], index=index, ordinal=ordinal)
         done(episode)
         return episode
 
@@ -315,7 +315,7 @@ async def _simulate(schedule: Schedule) -> Measured:
     oldest, ages = 0.0, list[tuple[float, int]]()
     for step in range(schedule.steps):
         if step == schedule.skipped:
-            started, sampled = loop.time(), sum(one.tokens for one in engines)
+            started, sampled = loop.time(), sum(engine.tokens for engine in engines)
         groups = await stream.batch()
         tokens = sum(len(e.trajectories[0].turns[0].out_ids) for g in groups for e in g.episodes)
         await asyncio.sleep(tokens / (schedule.training or schedule.generation))
@@ -329,7 +329,7 @@ async def _simulate(schedule: Schedule) -> Measured:
             oldest = max(oldest, numbers["staleness/max"])
             ages.append((numbers["staleness/mean"], tokens))
     seconds = loop.time() - started
-    sampled = sum(one.tokens for one in engines) - sampled
+    sampled = sum(engine.tokens for engine in engines) - sampled
     await stream.close()
     return Measured(
         trained=trained / seconds / schedule.bound,
@@ -342,7 +342,7 @@ async def _simulate(schedule: Schedule) -> Measured:
 
 def _lost_and_bias(schedule: Schedule, records: list[RolloutRecord]) -> dict[str, float]:
     """Compare the scripted lengths of trained and issued rollouts, up to the oldest open one."""
-    fates = {one.ordinal: one.fate for one in records}
+    fates = {record.ordinal: record.fate for record in records}
     drained = next(n for n in range(len(fates) + 1) if n not in fates)
     lengths = [length_of(schedule, n) for n in range(drained)]
     trained = [length for n, length in enumerate(lengths) if fates[n] == "trained"]

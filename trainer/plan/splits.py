@@ -120,7 +120,7 @@ class Splits:
         """Return the split with which most tokens are trained; None where the run does not fit."""
         splits = iter(sorted(self.every(gpus), key=lambda split: -split.bound))
         fitting = (split for split in splits if self.memory(split.ranks, split.free).fits)
-        tried = [replace(one, trained=self.simulated(one)) for one in islice(fitting, TRIED)]
+        tried = [replace(split, trained=self.simulated(split)) for split in islice(fitting, TRIED)]
         return max(tried, key=lambda split: split.trained, default=None)
 
     def every(self, gpus: int) -> Iterator[Split]:
@@ -216,7 +216,7 @@ def split_plan(config: PlanConfig) -> RunPlan:
             f"memory of a rank, {last.ranks} of them (GPU: predicted)": [*parts, peak],
             f"tokens a second on {config.gpus} GPUs (predicted)": _rate_lines(splits, last),
             "the best split (simulated)": [
-                (f"{gpus} GPUs" if gpus > 1 else "1 GPU", _told(splits, split))
+                (f"{gpus} GPUs" if gpus > 1 else "1 GPU", _summary(splits, split))
                 for gpus, split in best.items()
             ],
             f"[cluster] on {config.gpus} GPUs (ludus train --cluster)": _cluster_lines(
@@ -272,7 +272,7 @@ def _rate_lines(splits: Splits, split: Split) -> Lines:
     ]
 
 
-def _told(splits: Splits, split: Split | None) -> str:
+def _summary(splits: Splits, split: Split | None) -> str:
     if split is None:
         return "does not fit"
     if split.shared:

@@ -221,7 +221,7 @@ def one_tensor(result: object, name: str, *, shape: Sequence[int] = ()) -> Tenso
         ConfigError: the result is not a tensor, or of another shape.
     """
     if not isinstance(result, Tensor):
-        raise ConfigError(f"{name} returned {_told(result)}, not a tensor")
+        raise ConfigError(f"{name} returned {_description(result)}, not a tensor")
     if shape and result.shape != tuple(shape):
         each = "token, as `mask` has it," if len(shape) == 2 else "rollout or row"
         raise ConfigError(
@@ -231,7 +231,7 @@ def one_tensor(result: object, name: str, *, shape: Sequence[int] = ()) -> Tenso
     return result
 
 
-def _told(result: object) -> str:
+def _description(result: object) -> str:
     """Say what a function returned in place of tensors, and which mistake that is a sign of."""
     if inspect.iscoroutine(result):
         result.close()  # or Python warns that nobody awaited it
@@ -250,7 +250,9 @@ def two_tensors(result: object, name: str) -> Sum:
         case (Tensor() as first, Tensor() as second):
             return first, second
         case _:
-            raise ConfigError(f"{name} returned {_told(result)}, not two tensors, (sum, weight)")
+            raise ConfigError(
+                f"{name} returned {_description(result)}, not two tensors, (sum, weight)"
+            )
 
 
 def two_numbers(result: object, name: str) -> Sum:

@@ -103,8 +103,9 @@ def _calibration(
 
     def error(places: Sequence[int]) -> float:
         chosen = [examples[place] for place in places]
-        told = torch.cat([scores[place] for place in places])
-        return held_out_numbers(chosen, told, config).get("held_out/calibration_error", 0.0)
+        chosen_scores = torch.cat([scores[place] for place in places])
+        numbers = held_out_numbers(chosen, chosen_scores, config)
+        return numbers.get("held_out/calibration_error", 0.0)
 
     count = len(examples)
     redrawn = [error(draw.integers(0, count, count).tolist()) for _ in range(REDRAWN)]
@@ -126,7 +127,9 @@ def text_measures(model: RewardModel) -> list[Measure]:
     right, count = scores(asked), len(asked)
     attacks = [(n % count, text) for n, text in enumerate(INJECTIONS)]
     attacked = scores([(asked[n][0], text) for n, text in attacks])
-    breaches = sum(told >= right[n] - SAME for (n, _), told in zip(attacks, attacked, strict=True))
+    breaches = sum(
+        score >= right[n] - SAME for (n, _), score in zip(attacks, attacked, strict=True)
+    )
     padded = scores([(question, f"{said} {PADDING}") for question, said in asked])
     longer = sum(long > short + SAME for short, long in zip(right, padded, strict=True))
     together = scores(asked, at_once=count)
@@ -189,11 +192,13 @@ def _gaps(examples: Sequence[ScoredExample], scores: Tensor) -> list[float]:
     gaps: list[float] = []
     start = 0
     for example in examples:
-        of = scores[start : start + len(example.inputs)].tolist()
-        start += len(of)
+        scored = scores[start : start + len(example.inputs)].tolist()
+        start += len(scored)
         ranks = example.targets
-        pairs = [(i, j) for i in range(len(of)) for j in range(len(of)) if ranks[i] < ranks[j]]
-        gaps += [of[i] - of[j] for i, j in pairs]
+        pairs = [
+            (i, j) for i in range(len(scored)) for j in range(len(scored)) if ranks[i] < ranks[j]
+        ]
+        gaps += [scored[i] - scored[j] for i, j in pairs]
     return gaps
 
 
@@ -205,9 +210,10 @@ def calibration_error(chances: Sequence[float], outcomes: Sequence[float | bool]
     0.15000000000000002
     """
     bins = np.minimum((np.array(chances) * BINS).astype(int), BINS - 1)
-    told, happened = np.array(chances, float), np.array(outcomes, float)
+    predicted, happened = np.array(chances, float), np.array(outcomes, float)
     gaps = [
-        abs(told[bins == place].mean() - happened[bins == place].mean()) * (bins == place).mean()
+        abs(predicted[bins == place].mean() - happened[bins == place].mean())
+        * (bins == place).mean()
         for place in np.unique(bins)
     ]
     return float(sum(gaps))

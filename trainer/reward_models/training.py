@@ -170,10 +170,10 @@ class RewardRun(SupervisedRun[RewardModelConfig, ScoredExample]):
         scores: list[Tensor] = []
         held_out: list[ScoredExample] = []
         for part in self._parts(self.examples.held_out):
-            told = self._scores(part)
-            part_sum, part_weight = self._loss(part, told)
+            part_scores = self._scores(part)
+            part_sum, part_weight = self._loss(part, part_scores)
             total, weight = total + float(part_sum), weight + float(part_weight)
-            scores.append(told.cpu())
+            scores.append(part_scores.cpu())
             held_out += part
         numbers = {"held_out/loss": total / weight if weight else 0.0}
         return numbers | held_out_numbers(held_out, torch.cat(scores), self.config)
@@ -213,9 +213,11 @@ class RewardRun(SupervisedRun[RewardModelConfig, ScoredExample]):
         groups = groups_of(part).to(scores.device)
         if self.config.objective == "plackett-luce":
             return algorithms.plackett_luce_loss(scores, groups, targets)
-        margins = [example.margin for example in part for _ in example.inputs]
-        told = torch.tensor(margins, device=scores.device) if self.config.margins else None
-        return algorithms.bradley_terry_loss(scores, groups, targets, told)
+        example_margins = [example.margin for example in part for _ in example.inputs]
+        margins = (
+            torch.tensor(example_margins, device=scores.device) if self.config.margins else None
+        )
+        return algorithms.bradley_terry_loss(scores, groups, targets, margins)
 
 
 @dataclass(frozen=True)

@@ -336,10 +336,12 @@ class Collector:
                 stages.leave(ticket.ordinal)
             late |= {first + n: seconds for n, seconds in cut_off.items()}
             done_now = [task.result() for n, task in enumerate(playing) if n not in cut_off]
-            rounds.append([one for rollouts in done_now for one in rollouts])
+            rounds.append([played for rollouts in done_now for played in rollouts])
             first, each = first + len(each), []
             if policy is not None and not cut.asked:
-                further = policy.more(ticket, [[one.episode for one in row] for row in rounds])
+                further = policy.more(
+                    ticket, [[played.episode for played in row] for row in rounds]
+                )
                 each = [] if further is None else further.each
         return rounds, late
 

@@ -153,8 +153,8 @@ class Roc(Rule, frozen=True):
 
     def issue(self, issue: Issue, view: RuleView, state: Mapping[str, Any]) -> Issue:
         """Play more."""
-        first, *rest = issue.parts
-        return Issue(parts=(msgspec.structs.replace(first, rollouts=self.rollouts), *rest))
+        first, *others = issue.parts
+        return Issue(parts=(msgspec.structs.replace(first, rollouts=self.rollouts), *others))
 
     def finish(self, episodes: Sequence[Episode], view: RuleView, state: Mapping[str, Any]) -> None:
         """Choose."""
@@ -240,12 +240,12 @@ class HintRule(Rule, frozen=True):
         if self.when == "half":
             share = self._share(view.memory.shares)
             count = -(-view.group_size // self.rounds)
-        first, *rest = issue.parts
+        first, *others = issue.parts
         first = Lot(
             rollouts=count if self.when == "half" else first.rollouts,
             asked=msgspec.structs.replace(first.asked, hint=self.hint(share)),
         )
-        return Issue(parts=(first, *rest))
+        return Issue(parts=(first, *others))
 
     def more(self, rounds: Sequence[Sequence[Episode]], view: RuleView) -> Sequence[Lot]:
         """Ask for the next round."""
@@ -382,9 +382,9 @@ class TreeRule(Rule, frozen=True):
 
     def issue(self, issue: Issue, view: RuleView, state: Mapping[str, Any]) -> Issue:
         """Play roots instead of rollouts."""
-        first, *rest = issue.parts
+        first, *others = issue.parts
         terms = msgspec.structs.replace(first.asked, tree=self.shape())
-        return Issue(parts=(Lot(rollouts=self.roots, asked=terms), *rest))
+        return Issue(parts=(Lot(rollouts=self.roots, asked=terms), *others))
 
 
 class VineRule(TreeRule, frozen=True):
@@ -415,10 +415,10 @@ class VineRule(TreeRule, frozen=True):
 
     def issue(self, issue: Issue, view: RuleView, state: Mapping[str, Any]) -> Issue:
         """Play the rollouts, and continuations of the beginning."""
-        first, *rest = super().issue(issue, view, state).parts
+        first, *others = super().issue(issue, view, state).parts
         plain = BranchShape(branch=2, levels=0, tokens=self.tokens, for_value=True)
         terms = msgspec.structs.replace(first.asked, tree=plain)
-        return Issue(parts=(first, Lot(rollouts=self.continuations, asked=terms), *rest))
+        return Issue(parts=(first, Lot(rollouts=self.continuations, asked=terms), *others))
 
 
 class UncertainRule(TreeRule, frozen=True):

@@ -151,8 +151,10 @@ class Saver:
             await shielded(asyncio.to_thread(join, best))
         except (OSError, RuntimeError, SafetensorError) as error:
             command = f"ludus model join {best}"
-            told = f"the best checkpoint stays in shards ({error}); write its model with: {command}"
-            self.tell(step_of(best), "best_in_shards", told)
+            message = (
+                f"the best checkpoint stays in shards ({error}); write its model with: {command}"
+            )
+            self.tell(step_of(best), "best_in_shards", message)
 
     def mark_best(self, step: int) -> None:
         """Let `checkpoints/best` lead to the checkpoint of `step`, which for step 0 is the model

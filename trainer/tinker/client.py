@@ -135,8 +135,8 @@ class TinkerClient:
     async def create(self, base_model: str, lora: Mapping[str, Any] | None) -> None:
         """Make the model, with an adapter or whole."""
         body = {"session_id": self.session, "model_seq_id": 0, "base_model": base_model}
-        made = await self.do("create_model", {**body, **({"lora_config": lora} if lora else {})})
-        self.model = made["model_id"]
+        created = await self.do("create_model", {**body, **({"lora_config": lora} if lora else {})})
+        self.model = created["model_id"]
 
     async def load(self, path: str) -> None:
         """Load a checkpoint, optimizer included, into the model."""

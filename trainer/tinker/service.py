@@ -258,9 +258,9 @@ class TinkerService:
         key = (session.id, "model", request.model_seq_id)
         self._spend(key)
         name = self._place(session, request.model_seq_id, spec, metadata)
-        return self._unordered(key, request, partial(self._made, name))
+        return self._unordered(key, request, partial(self._creation_outcome, name))
 
-    async def _made(self, name: str) -> PromiseOutcome:
+    async def _creation_outcome(self, name: str) -> PromiseOutcome:
         await self._fill(self._placed(name))
         return PromiseOutcome({"type": "create_model", "model_id": name})
 
@@ -402,8 +402,8 @@ class TinkerService:
                 user_metadata=request.user_metadata,
             )
         )
-        told = "save_weights" if kind == WEIGHTS else "save_weights_for_sampler"
-        return PromiseOutcome({"path": path, "type": told})
+        type_name = "save_weights" if kind == WEIGHTS else "save_weights_for_sampler"
+        return PromiseOutcome({"path": path, "type": type_name})
 
     async def _snapshot(self, model: ServedModel, request: wire.SaveWeights) -> PromiseOutcome:
         session = self.sessions.get(model.session)
@@ -431,8 +431,8 @@ class TinkerService:
         key = (session.id, "model", number)
         self._spend(key)
         name = self._place(session, number, run.lora, request.user_metadata)
-        told = self._unordered(key, request, partial(self._made_of, name, folder, request))
-        return {**told, "model_id": name}
+        promise = self._unordered(key, request, partial(self._made_of, name, folder, request))
+        return {**promise, "model_id": name}
 
     async def _made_of(self, name: str, folder: Path, request: wire.LoadWeights) -> PromiseOutcome:
         model = self._placed(name)
@@ -472,17 +472,17 @@ class TinkerService:
 
     async def _sampler_info(self, request: web.Request, body: bytes) -> web.Response:
         sampler = self._sampler(request.match_info["id"])
-        told = {"sampler_id": sampler.id, "base_model": self.house.base.name}
-        return as_json({**told, "model_path": sampler.path})
+        info = {"sampler_id": sampler.id, "base_model": self.house.base.name}
+        return as_json({**info, "model_path": sampler.path})
 
     async def _sample(self, request: wire.AskSamples) -> dict[str, Any]:
         sampler = self._sampler(request.sampling_session_id)
         refuse_unserved(request)
         key = (sampler.id, request.seq_id)
         self._spend(key)
-        told = self._unordered(key, request, partial(self._sampled, sampler, request))
-        ids = [f"{told['request_id']}-{number}" for number in range(request.num_samples)]
-        return {**told, "sample_sequence_ids": ids}
+        promise = self._unordered(key, request, partial(self._sampled, sampler, request))
+        ids = [f"{promise['request_id']}-{number}" for number in range(request.num_samples)]
+        return {**promise, "sample_sequence_ids": ids}
 
     async def _sampled(self, sampler: Sampler, request: wire.AskSamples) -> PromiseOutcome:
         async with self.house.engine(sampler.key, sampler.folder, sampler.lora) as engine:

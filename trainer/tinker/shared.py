@@ -176,7 +176,7 @@ class SharedHouse(ModelHouse):
         self._versions += 1
         key = str(self._versions)
         with self.ranks.together("make", msgspec.msgpack.encode(spec), model=key):
-            return _made(self.base, self.ranks, key, spec)
+            return _new_learner(self.base, self.ranks, key, spec)
 
     def write(self, learner: StepwiseLearner, folder: Path, *, optimizer: bool) -> None:
         """Write a checkpoint of a learner."""
@@ -209,7 +209,7 @@ class SharedHouse(ModelHouse):
         return model.requires_grad_(requires_grad=False)
 
 
-def _made(base: BaseModel, ranks: Ranks, key: str, spec: LoraSpec | None) -> SharedStepwise:
+def _new_learner(base: BaseModel, ranks: Ranks, key: str, spec: LoraSpec | None) -> SharedStepwise:
     return SharedStepwise(
         base.trainable(spec),
         TrainerConfig(),
@@ -238,7 +238,7 @@ def follow_served(ranks: Ranks, settings: ModelConfig, name: str) -> None:
         key = str(given["model"])
         if order.name == "make":
             spec = msgspec.msgpack.decode(payload, type=LoraSpec | None)
-            learners[key] = _made(BaseModel.load(settings, name), ranks, key, spec)
+            learners[key] = _new_learner(BaseModel.load(settings, name), ranks, key, spec)
             return
         learner = learners[key]
         match order.name:

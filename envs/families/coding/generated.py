@@ -281,7 +281,7 @@ def draw(rng: random.Random, task: Task, count: int, form: str) -> CodingProblem
     if len({repr(value) for value in results}) < _FEWEST_RESULTS:
         return None
     for step in steps:
-        without_step = _compiled(function_source([one for one in steps if one != step], result))
+        without_step = _compiled(function_source([kept for kept in steps if kept != step], result))
         if [without_step(list(sample_input)) for sample_input in inputs] == results:
             return None
     write = _as_function if form == FUNCTION else _as_program

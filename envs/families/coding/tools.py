@@ -317,7 +317,7 @@ class CodingTools(Coding):
         """
         verdict = await self._submitted(code)
         return ToolResult(
-            content=self._told(verdict),
+            content=self._feedback(verdict),
             reward=verdict.unwrap() if self._over(verdict) else 0.0,
             terminated=self._over(verdict),
         )
@@ -326,7 +326,7 @@ class CodingTools(Coding):
         """Treat an answer without a call as a submission."""
         verdict = await self._submitted(text_of(action))
         has_ended = self._over(verdict)
-        return self._told(verdict), verdict if has_ended else 0.0, has_ended, False, {}
+        return self._feedback(verdict), verdict if has_ended else 0.0, has_ended, False, {}
 
     async def _submitted(self, response: str) -> Verdict:
         verdict = await self.graded(response)
@@ -340,7 +340,7 @@ class CodingTools(Coding):
     def _over(self, verdict: Verdict) -> bool:
         return verdict.reward == 1.0 or self.submitted >= self.submissions
 
-    def _told(self, verdict: Verdict) -> str:
+    def _feedback(self, verdict: Verdict) -> str:
         """Say how many tests passed, never which: the details would show what the tests expect."""
         if self._over(verdict):
             return "Graded."

@@ -263,7 +263,7 @@ def shapes_for(hops: int, wanted_shapes: Sequence[QuestionShape]) -> list[Questi
     return [shape for shape in wanted_shapes if hops > 1 or shape is QuestionShape.CHAIN]
 
 
-def notes_of(question: SearchQuestion, found: Sequence[tuple[str, str]], searched: int) -> str:
+def notes_of(question: SearchQuestion, searches: Sequence[tuple[str, str]], searched: int) -> str:
     """Return what a good searcher notes down when a context window is full.
 
     Each search is noted with the names on the way to the answer that its result showed, and, where
@@ -272,7 +272,7 @@ def notes_of(question: SearchQuestion, found: Sequence[tuple[str, str]], searche
 
     Args:
         question: the question.
-        found: each query so far with the result it was shown.
+        searches: each query so far with the result it was shown.
         searched: how many of the question's searches were made.
 
     >>> question = SearchQuestion("Where was the founder of Ab born?", ("Oldham",), ("Ab", "Cy"))
@@ -282,9 +282,9 @@ def notes_of(question: SearchQuestion, found: Sequence[tuple[str, str]], searche
     wanted = (*question.searches, *question.golds)
     compares = sum(name in question.text for name in question.searches) > 1
     facts: list[str] = []
-    for query, told in found:
-        names = [name for name in dict.fromkeys(wanted) if name != query and name in told]
-        numbers = re.findall(r"\b\d{2,}\b", told) if compares else []
+    for query, shown in searches:
+        names = [name for name in dict.fromkeys(wanted) if name != query and name in shown]
+        numbers = re.findall(r"\b\d{2,}\b", shown) if compares else []
         facts.append(f"{query}: {', '.join([*names, *numbers]) or 'nothing'}")
     noted = f"Found {'; '.join(facts)}. " if facts else ""
     left = question.searches[searched:]

@@ -59,9 +59,9 @@ def read_prompt(messages: Sequence[Mapping[str, object]]) -> ReadPrompt:
     behind = text[match.end() :]
     criteria = []
     for criterion_match in _CRITERION.finditer(behind):
-        rest = criterion_match["strings"]
-        first, end = json.JSONDecoder().raw_decode(rest)
-        tail = rest[end:].lstrip()
+        strings = criterion_match["strings"]
+        first, end = json.JSONDecoder().raw_decode(strings)
+        tail = strings[end:].lstrip()
         second, length = json.JSONDecoder().raw_decode(tail) if tail.startswith('"') else (first, 0)
         place = criterion_match.end()
         scale = tail[length:] or behind[place : place + 120]
@@ -83,5 +83,5 @@ def _outside(text: str) -> str:
     if begin is None:
         return text
     end = _FENCE_END.search(head, begin.end())
-    rest = head[end.start() :] if end else ""
-    return "\n".join([head[: begin.start()], rest, *turns])
+    tail = head[end.start() :] if end else ""
+    return "\n".join([head[: begin.start()], tail, *turns])

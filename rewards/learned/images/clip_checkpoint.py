@@ -132,16 +132,16 @@ def _block_tensors(name: str, tensor: Tensor) -> dict[str, Tensor]:
     for their_name, block in BLOCKS.items():
         if not name.startswith(their_name):
             continue
-        number, _, rest = name.removeprefix(their_name).partition(".")
-        if rest.startswith("attn.in_proj_"):
-            kind = rest.removeprefix("attn.in_proj_")
+        number, _, tail = name.removeprefix(their_name).partition(".")
+        if tail.startswith("attn.in_proj_"):
+            kind = tail.removeprefix("attn.in_proj_")
             return {
                 f"{block}{number}.self_attn.{letter}_proj.{kind}": part.clone()
                 for letter, part in zip("qkv", tensor.chunk(3), strict=True)
             }
         for old, new in IN_BLOCKS.items():
-            if rest.startswith(old):
-                return {f"{block}{number}.{new}{rest.removeprefix(old)}": tensor}
+            if tail.startswith(old):
+                return {f"{block}{number}.{new}{tail.removeprefix(old)}": tensor}
     return {NAMES.get(name, name): tensor}
 
 

@@ -84,10 +84,10 @@ def read_image(part: ImagePart, limits: ImageLimits, *, root: str = "") -> bytes
         return bytes(part.data)
     if not part.url:
         raise BadImage("an image needs bytes or a URL, and has neither")
-    scheme, _, rest = part.url.partition(":")
+    scheme, _, tail = part.url.partition(":")
     match scheme.lower():
         case "data":
-            kind, comma, data = rest.partition(",")
+            kind, comma, data = tail.partition(",")
             if not comma:
                 raise BadImage("a data: URL without a comma holds no data")
             if len(data) > 2 * limits.max_bytes:

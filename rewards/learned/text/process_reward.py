@@ -210,8 +210,10 @@ class ProcessRewardModel(HeadModel):
         self.kind: Kind = kind
         self.whole: Whole = whole
         self.separator = separator
-        self._end = self.conversations.encode(separator) if kind == "token" else [self._one(mark)]
-        self._choice = [self._one(good), self._one(bad)] if kind == "mark" else []
+        self._end = (
+            self.conversations.encode(separator) if kind == "token" else [self._token_id(mark)]
+        )
+        self._choice = [self._token_id(good), self._token_id(bad)] if kind == "mark" else []
 
     def prepare(self, sample: Sample) -> Steps:
         """Write a sample as tokens, with the places of the steps.
@@ -269,7 +271,7 @@ class ProcessRewardModel(HeadModel):
             "whole": self.whole,
         }
 
-    def _one(self, text: str) -> int:
+    def _token_id(self, text: str) -> int:
         """Return the id of a text that must be a single token."""
         ids = self.conversations.encode(text)
         if len(ids) != 1:

@@ -89,13 +89,13 @@ class LentInput(io.TextIOBase):
 
     def __init__(self, line: Callable[[], str], rest: Callable[[], str]) -> None:
         super().__init__()
-        self._line, self._rest = line, rest
+        self._line, self._remainder = line, rest
 
     def readline(self, size: int = -1, /) -> str:  # type: ignore[override]
         return self._line()
 
     def read(self, size: int | None = -1, /) -> str:
-        return self._rest()
+        return self._remainder()
 
 
 def _lend(module: str, name: str, function: Callable[..., Any]) -> None:

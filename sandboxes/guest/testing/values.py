@@ -217,7 +217,7 @@ def _exception(parts: list[object]) -> object:
     return failures.build(parts)
 
 
-def _made(parts: list[object]) -> object:
+def _instance(parts: list[object]) -> object:
     path, *arguments = parts
     if path not in _ARGUMENTS:
         raise TypeError("a value of a class that does not cross")
@@ -484,7 +484,7 @@ def changed(item: object, before: object) -> bool:
 
 BUILD: dict[str, Callable[[list[object]], object]] = {
     **{tag: make for tag, _, _, make in _CONTAINERS},
-    "N": _named_tuple, "E": _member, "X": _exception, "S": _namespace, "x": _made,
+    "N": _named_tuple, "E": _member, "X": _exception, "S": _namespace, "x": _instance,
     "a": lambda parts: _array(*parts), "n": lambda parts: _array(*parts)[()],
 }  # fmt: skip
 """For each tag, the function that makes a value from parts."""

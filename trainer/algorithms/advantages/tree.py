@@ -283,17 +283,17 @@ def deepsearch_advantages(
     depths, ends = node_depths(parents), _children(parents) == 0
     returns = floating(rewards).detach()
     gained, lost = torch.zeros_like(returns), torch.zeros_like(returns)
-    found = torch.zeros_like(ends)
+    has_won = torch.zeros_like(ends)
     at, ancestors = ends.nonzero().squeeze(1), ends.nonzero().squeeze(1)
     while len(at):  # from each end to its task
         share = (depths[ancestors] / depths[at].clamp(min=1)).clamp(min=least).to(returns.dtype)
         won = returns[at] > 0
         gained = gained.index_add(0, ancestors, torch.where(won, share, 0.0))
         lost = lost.index_add(0, ancestors, torch.where(won, 0.0, share))
-        found[ancestors[won]] = True
+        has_won[ancestors[won]] = True
         above = parents[ancestors]
         at, ancestors = at[above >= 0], above[above >= 0]
-    quality = most * torch.tanh(torch.where(found, gained, -lost) / temperature)
+    quality = most * torch.tanh(torch.where(has_won, gained, -lost) / temperature)
     trees = _roots(torch.where(_climb(parents, parents) >= 0, parents, -1))
     outcome = torch.where(returns > 0, 1.0, -1.0).to(returns.dtype)
     total = torch.zeros_like(returns).index_add(0, trees[ends], outcome[ends])

@@ -126,10 +126,10 @@ def copg_loss(
     >>> copg_loss(logp, ref, rewards, pairs, first, torch.ones(2, 1), beta=0.5)  # -(1 - 0.5) * 2
     (tensor(-1.), tensor(1.))
     """
-    one, two = log_ratio_sums(logp, ref_logp, pairs, chosen, mask)
-    gain_one, gain_two = _of_answers(rewards.detach().to(logp.dtype), pairs, chosen)
-    gap = one - two
-    return over_pairs(-(gain_one - gain_two - beta / 2 * gap) * gap)
+    first, second = log_ratio_sums(logp, ref_logp, pairs, chosen, mask)
+    first_gain, second_gain = _of_answers(rewards.detach().to(logp.dtype), pairs, chosen)
+    gap = first - second
+    return over_pairs(-(first_gain - second_gain - beta / 2 * gap) * gap)
 
 
 def hypo_kl_loss(logp: Tensor, ref_logp: Tensor, groups: Tensor, mask: Tensor) -> Sum:

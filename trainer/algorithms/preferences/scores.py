@@ -65,13 +65,13 @@ def plackett_luce_loss(scores: Tensor, groups: Tensor, ranks: Tensor) -> Sum:
     """
     losses: list[Tensor] = []
     for rows in _members(groups):
-        of, place = scores[rows], ranks[rows]
+        strengths, place = scores[rows], ranks[rows]
         if not bool((place != place[0]).any()):
             continue
         beaten = place.unsqueeze(0) >= place.unsqueeze(1)
-        rest = torch.where(beaten, of.unsqueeze(0), -torch.inf).logsumexp(1)
+        remainder = torch.where(beaten, strengths.unsqueeze(0), -torch.inf).logsumexp(1)
         last = place == place.max()
-        losses.append(torch.where(last, 0.0, rest - of).sum())
+        losses.append(torch.where(last, 0.0, remainder - strengths).sum())
     return over_pairs(torch.stack(losses)) if losses else over_pairs(scores[:0])
 
 

@@ -118,7 +118,7 @@ class GemFamily:
         self.rows = _rows(str(peer_settings.pop("data", "")), self.peer_id)
         self.settings = peer_settings
         self._guard = not self.peer_id.startswith("game:")
-        self._env: Any = self._made(1)
+        self._env: Any = self._new_env(1)
 
     def about(self) -> dict[str, Any]:
         """Return the sizes of the splits of a data set, and the bounds of the rewards if known."""
@@ -133,7 +133,7 @@ class GemFamily:
         """Begin the episode of the task's seed, or of the task's row in the data set."""
         seed = int(task["seed"])
         if self.rows is None:
-            self._env = self._made(seed)
+            self._env = self._new_env(seed)
         else:
             self._env.dataset = [self.rows[str(task["split"])][int(task["index"])]]
         observation, info = self._env.reset(seed=seed)
@@ -157,7 +157,7 @@ class GemFamily:
         shown = "" if _TERMINAL in text else text
         return f"{shown}\n{suffix}".strip()
 
-    def _made(self, seed: int) -> Any:
+    def _new_env(self, seed: int) -> Any:
         settings = dict(self.settings)
         random.seed(seed)
         importlib.import_module("numpy").random.seed(seed % (1 << 32))
