@@ -34,6 +34,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from grader_shared import NAMES, shared_program
+
 from ludus.sandboxes import GradeOptions, execute_async, grade_async
 from ludus.sandboxes.local import supervisor
 from ludus.verdict import Verdict
@@ -41,6 +43,8 @@ from ludus.verdict import Verdict
 CONCURRENCY = 3
 LIARS = 6
 """Liars for each program."""
+NEAR = 4
+"""Wrong solutions of a program with shared containers, which has more."""
 SISTERS = 24
 """Tasks of the same shape for a liar that was paid; those that ask the same count once."""
 LUCKY = 0.75
@@ -880,6 +884,13 @@ def judged_program(draw: Draw) -> Program:
     )
 
 
+def sharing_program(draw: Draw) -> Program:
+    """A program whose tests and solution change the same containers."""
+    solution, tests, wrong = shared_program(draw)
+    wanted = ["Shelf", *NAMES]
+    return Program("shared containers", solution, tests, wanted=wanted, near=wrong[:NEAR])
+
+
 # --- liars ------------------------------------------------------------------------
 
 _LIAR = """
@@ -1199,8 +1210,11 @@ class SisterDraw(random.Random):
 
 def program_of(draw: Draw) -> Program:
     """Return a random right program."""
-    makers = [function_program, special_program, styled_program, near_program, judged_program]
-    make = draw.choices(makers, [10, 6, 6, 3, 6])[0]
+    makers = {
+        function_program: 10, special_program: 6, styled_program: 6, near_program: 3,
+        judged_program: 6, sharing_program: 3,
+    }  # fmt: skip
+    make = draw.choices(list(makers), list(makers.values()))[0]
     return make(draw)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import os
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -53,6 +54,17 @@ def test_a_fault_of_each_class_is_found(fault: str, laws: tuple[str, ...]) -> No
 def fuzzer(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.syspath_prepend(str(FUZZ.parent))
     return importlib.import_module("grader_fuzz")
+
+
+def test_what_both_sides_change_is_the_same_on_both_sides_as_in_plain_python(fuzzer: Any) -> None:
+    async def findings() -> list[Any]:
+        programs = [fuzzer.sharing_program(random.Random(number)) for number in range(16)]
+        assert all(program.near for program in programs)
+        wrong = [[("near", source) for source in program.near] for program in programs]
+        judged = map(fuzzer.findings, programs, wrong, [list] * len(programs))
+        return [finding for each in judged for finding in await each]
+
+    assert asyncio.run(findings()) == []
 
 
 def asking(fuzzer: Any, numbers: range) -> list[Any]:

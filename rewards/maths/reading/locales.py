@@ -423,9 +423,12 @@ class Locale:
 
     @staticmethod
     def _pointed(numeral: str, *, comma: bool, grouped: bool, pointed: str) -> str:
-        """Return a numeral with a decimal point; no point groups where the text `pointed` has one
-        that starts decimals (`2.5`).
+        """Return a numeral, or each of several between semicolons, with a decimal point; no point
+        groups where the text `pointed` has one that starts decimals (`2.5`).
         """
+        if ";" in numeral:
+            one = partial(Locale._pointed, comma=comma, grouped=grouped, pointed=pointed)
+            return ";".join(map(one, numeral.split(";")))
         groups = grouped and _POINTS.fullmatch(numeral) and not _POINT.search(pointed)
         if groups or _GROUPED.fullmatch(numeral) or decimal_comma(numeral, comma=comma):
             return points_for_commas(numeral)

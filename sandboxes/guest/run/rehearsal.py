@@ -11,6 +11,7 @@ import array
 import os
 import socket
 import sys
+from types import MappingProxyType
 
 from ..jail import syscalls as sc
 from ..testing import harness as testing, run_tests, solution_server, value_wire
@@ -61,7 +62,7 @@ def _rehearse_grading() -> None:
     server.load(_SOLUTION)
     harness = testing.TestHarness(far.detach())
     # The first of `operations.ABILITIES` is that it may be called.
-    server.line.send(["!", *_tokens({"f": ("function", "h0.1")})])
+    server.line.send(["!", *_tokens(MappingProxyType({"f": ("function", "h0.1")}))])
     one_core.join(harness.line.hear_core())
     harness.resolve(["f"])  # The tests are read by few children (`deferred_modules`).
     server.line.send(["!", *_tokens([1, (2, "b"), 0.5])])

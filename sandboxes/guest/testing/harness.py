@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from types import CodeType, ModuleType
+from types import CodeType, MappingProxyType, ModuleType
 from typing import Any
 
 from ..run import one_core
@@ -191,8 +191,8 @@ class TestHarness(TestsLine):
 
     def resolve(self, names: list[str]) -> None:
         """Ask the solution what the names are, and define the known names."""
-        kinds = self.ask("resolve", names)
-        if not isinstance(kinds, dict):
+        kinds = self.ask("resolve", tuple(names))
+        if not isinstance(kinds, MappingProxyType):
             raise value_wire.Malformed("names")
         for name, kind in kinds.items():
             if name in names and type(kind) is tuple and len(kind) >= 2:

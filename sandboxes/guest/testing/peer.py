@@ -17,14 +17,14 @@ _CORE_BYTES = 16
 _DEEPEST = 64
 """The deepest nesting of calls back and forth."""
 _SHARING = (
-    "resolve", "attribute", "assign", "method", "make", "getitem", "setitem", "send", "enter",
+    "resolve", "call", "attribute", "assign", "method", "make", "getitem", "setitem", "send",
+    "enter",
 )  # fmt: skip
-"""Requests by which an object may get something to keep, or shows something that it keeps."""
-_NAMED = frozenset(value_wire.HANDLES)
-_MOST_KEPT = 64
+"""Requests by which the solution may get something to keep, or shows something that it keeps."""
+_MOST_KEPT = 32
 _MOST_COMPARED = 4096
-"""The most containers, and the most items of these, that are kept behind those of the newest
-request."""
+"""The most containers, and the most items of these, that are kept. The newest, and those that are
+new with the present request, are kept in any case."""
 
 
 class Gone(BaseException):
@@ -55,10 +55,10 @@ class Peer:
         self._line = MessageLine(descriptor)
         self._serve, self._name, self._find = serve, name, find
         self._depth = 0
-        self._kept: list[object] = []
+        self._kept: dict[int, object] = {}
         """What has crossed and can change, the newest last: as both ends may hold it, what either
-        changes crosses with the next request or answer."""
-        self._contents: list[object] = []
+        changes crosses with the next request or answer. By `id`."""
+        self._contents: dict[int, Any] = {}
         """The contents of `_kept` that both ends know."""
 
     def request(self, verb: str, *arguments: object) -> tuple[bool, Any]:
@@ -71,7 +71,7 @@ class Peer:
             Gone: the other end closed.
             wire.Malformed: the other end does not keep to the protocol.
         """
-        encoder = value_wire.Encoder(self._name, self._kept, ["?", verb])
+        encoder = value_wire.Encoder(self._name, self._kept.values(), ["?", verb])
         for argument in arguments:
             encoder.add(argument)
         encoder.update(self._contents)
@@ -83,27 +83,30 @@ class Peer:
         # nothing else that the tests hold.
         decoder = value_wire.Decoder(self._find, encoder.containers)
         answers = list(decoder.values(received[1]))
-        self._keep(verb, received[1], decoder.containers)
+        self._note(decoder.changed)
+        self._keep(verb, decoder.containers)
         raised = received[0] == "~"
         if len(answers) != 1 or (raised and not isinstance(answers[0], BaseException)):
             raise value_wire.Malformed("an answer is one value or one exception")
         return raised, answers[0]
 
-    def _keep(self, verb: str, answer: list[value_wire.Token], containers: list[object]) -> None:
+    def _note(self, items: list[object]) -> None:
+        """Note the contents of what has just crossed."""
+        self._contents |= {id(item): values.content(item) for item in items}
+
+    def _keep(self, verb: str, containers: list[object]) -> None:
         """Keep what a request and its answer have carried; both ends do so alike."""
-        # What gives nothing but data is done with what it was given.
-        gives = verb == "call" and any(isinstance(t, str) and t[:1] in _NAMED for t in answer)
-        if gives or verb in _SHARING:
-            known = set(map(id, self._kept))
-            new = [item for item in containers if id(item) not in known]
-            new = [item for item in new if values.content(item) is not None]
-            self._kept += new
-            sizes = list(map(values.size, self._kept))
-            while new and len(sizes) > len(new):
-                if len(sizes) <= _MOST_KEPT and sum(sizes) <= _MOST_COMPARED:
-                    break
-                del sizes[0], self._kept[0]
-        self._contents = list(map(values.content, self._kept))
+        old = len(self._kept)
+        if verb in _SHARING:
+            self._note([item for item in containers if id(item) not in self._contents])
+            self._kept |= {id(i): i for i in containers if self._contents[id(i)] is not None}
+        self._contents = {key: self._contents[key] for key in self._kept}
+        total, spare = sum(map(len, self._contents.values())), min(old, len(self._kept) - 1)
+        for key in list(self._kept)[: max(spare, 0)]:
+            if len(self._kept) <= _MOST_KEPT and total <= _MOST_COMPARED:
+                break
+            del self._kept[key]
+            total -= len(self._contents.pop(key))
 
     def tell_core(self, core: int) -> None:
         """Send the core of this process, before anything else."""
@@ -130,11 +133,13 @@ class Peer:
 
     def _answer(self, tokens: list[value_wire.Token]) -> None:
         verb, *rest = tokens
-        decoder = value_wire.Decoder(self._find, self._kept)
+        decoder = value_wire.Decoder(self._find, self._kept.values())
         arguments = list(decoder.values(rest))
         containers = decoder.containers
         # Contents from before the call show which arguments the call changed.
-        before = list(map(values.content, containers))
+        given = {id(item): values.content(item) for item in containers[len(self._kept) :]}
+        self._note(decoder.changed)
+        before = dict(self._contents)
         self._depth += 1
         try:
             if self._depth > _DEEPEST:
@@ -146,9 +151,12 @@ class Peer:
             kind, result = "~", error
         finally:
             self._depth -= 1
+        # What a request in between has given back of the arguments was a copy of these.
+        known = before | self._contents | given
         encoder = value_wire.Encoder(self._name, containers, [kind])
         try:
-            encoder.update(before)
+            self._contents = dict(known)
+            encoder.update(self._contents)
             if kind == "~":
                 # What is not plain data in an exception crosses as the name of its type.
                 encoder.name = _type_name
@@ -156,9 +164,9 @@ class Peer:
         except Gone:
             raise
         except BaseException as error:
-            encoder = self._encode_error(error, containers)
+            encoder, self._contents = self._encode_error(error, containers), known
         self.send(encoder.tokens)
-        self._keep(str(verb), encoder.tokens, encoder.containers)
+        self._keep(str(verb), encoder.containers)
 
     def _encode_error(self, error: BaseException, containers: list[object]) -> value_wire.Encoder:
         encoder = value_wire.Encoder(_type_name, containers, ["~"])

@@ -11,7 +11,7 @@ import sys
 from _thread import RLock
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
-from types import GeneratorType, ModuleType
+from types import GeneratorType, MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ..run import one_core, program
@@ -166,8 +166,8 @@ class SolutionServer:
             raise answer
         return answer
 
-    def resolve(self, names: list[str]) -> object:
-        """Return what each name is: (kind, detail)."""
+    def resolve(self, names: tuple[str, ...]) -> object:
+        """Return what each name is: (kind, detail). Nothing of it can change, and need be kept."""
         if self._failure is not None:
             raise self._failure
         kinds = {name: self._kind(self.names[name]) for name in names if name in self.names}
@@ -177,7 +177,7 @@ class SolutionServer:
         for name in names:
             if name not in kinds and (method := self._method_of_solution(name)):
                 kinds[name] = "function", self._name(method)
-        return kinds
+        return MappingProxyType(kinds)
 
     def _method_of_solution(self, name: str) -> Callable[..., object] | None:
         """Return a method of `class Solution`, where a function of that name is asked for.

@@ -73,7 +73,8 @@ class Encoder:
         self, name: Name, known_items: Iterable[object] = (), tokens: list[Token] | None = None
     ) -> None:
         self.tokens: list[Token] = tokens or []
-        self.containers: list[object] = list(known_items)
+        self._known = list(known_items)
+        self.containers: list[object] = [*self._known]
         self._numbers = {id(container): number for number, container in enumerate(self.containers)}
         self._open: set[int] = set()
         """The containers that are made once their parts have been sent."""
@@ -160,12 +161,14 @@ class Encoder:
         # This also keeps the item alive, so that no other object gets its id.
         self.containers.append(item)
 
-    def update(self, before: Iterable[object]) -> None:
-        """Append the present content of each of the first containers that has changed since it had
-        the content `before`, to replace the other side's content.
+    def update(self, contents: dict[int, object]) -> None:
+        """Append the present content of each container that both sides have and that has changed
+        since it had its content of `contents` (by `id`), which is brought up to date.
         """
-        for number, old in enumerate(before):
-            if old is not None and values.changed(self.containers[number], old):
+        for number, item in enumerate(self._known):
+            old = contents.get(id(item))
+            if old is not None and values.changed(item, old):
+                contents[id(item)] = values.content(item)
                 self._empty.append(number)
                 self._fill()
 
@@ -216,6 +219,8 @@ class Decoder:
 
     def __init__(self, find: Find, known_items: Iterable[object] = ()) -> None:
         self.containers: list[object] = list(known_items)
+        self.changed: list[object] = []
+        """The containers that a message has filled or has given new content."""
         self._find = find
 
     def values(self, tokens: Iterable[Token]) -> Iterator[object]:
@@ -254,7 +259,12 @@ class Decoder:
         if tag == "s":
             stack.append(rest)
         elif tag in BUILD:
-            self._complete(BUILD[tag](_pop(stack, _number(rest))), stack)
+            parts = _pop(stack, _number(rest))
+            built = BUILD[tag](parts)
+            # Both of its numbers are those of one object, as they are in the encoder.
+            if tag == derived.TAG and self.containers and self.containers[-1] is parts[-1]:
+                self.containers[-1] = built
+            self._complete(built, stack)
         elif tag in HANDLES:
             stack.append(self._find(token))
         elif tag in values.READ:
@@ -263,7 +273,9 @@ class Decoder:
             stack.append(self.containers[_number(rest)])
         elif tag == "=":
             number, count = rest.split(" ")
-            values.replace(self.containers[_number(number)], _pop(stack, _number(count)))
+            container = self.containers[_number(number)]
+            values.replace(container, _pop(stack, _number(count)))
+            self.changed.append(container)
         else:
             raise Malformed(f"unknown tag {tag!r}")
 

@@ -367,7 +367,9 @@ _flat: Any = chain.from_iterable
 
 
 def _flat_items(item: dict[object, object]) -> Iterable[object]:
-    return _flat(dict.items(item))  # type: ignore[no-any-return]
+    # `dict.items` of an ordered dictionary does not show what `move_to_end` did.
+    kind = OrderedDict if isinstance(item, OrderedDict) else dict
+    return _flat(kind.items(item))  # type: ignore[no-any-return]
 
 
 _CONTAINERS: tuple[tuple[str, Any, Callable[[Any], Iterable[object]], Any], ...] = (
@@ -445,35 +447,33 @@ def _member_parts(item: Any) -> tuple[str, list[object]] | None:
     return "E", [kind.__module__, kind.__name__, str(item._name_ or value), value]
 
 
-_MUTABLE: tuple[Any, ...] = (list, set, deque)
+_ITEMS: dict[Any, Callable[[Any], list[object]]] = {
+    list: list.copy, set: lambda item: [*set.__iter__(item)],
+    deque: lambda item: [*deque.__iter__(item)],
+    dict: lambda item: [*_flat_items(item)],
+}  # fmt: skip
 _CHANGED_BY: dict[Any, Callable[..., None]] = {
     OrderedDict: OrderedDict.update, dict: dict.update, set: set.update, list: list.extend,
     deque: deque.extend,
 }  # fmt: skip
 
 
-def content(item: object) -> list[object] | tuple[object, ...] | None:
+def content(item: object) -> list[object] | str | None:
     """Return the content of a mutable value, to detect changes later: a list of its items, or a
-    tuple of what tells its bytes. None if it is immutable.
+    text that tells its bytes. None if it is immutable.
     """
-    if isinstance(item, dict):
-        return [*dict.keys(item), *dict.values(item)]
-    iterate: Any = next((kind.__iter__ for kind in _MUTABLE if isinstance(item, kind)), None)
-    if iterate:
-        return [*iterate(item)]
+    kind = type(item)
+    if kind not in _ITEMS:
+        kind = next((base for base in _ITEMS if isinstance(item, base)), kind)
+    if kind in _ITEMS:
+        return _ITEMS[kind](item)
     buffer = isinstance(item, bytearray) or _is_numpy(item, "ndarray")
-    return tuple(parts_of(item)[1]) if buffer else None  # type: ignore[index]
-
-
-def size(item: object) -> int:
-    """Return how much there is to compare in a mutable value; 0 for any other."""
-    found = content(item) or [""]
-    return len(found[-1]) if type(found) is tuple else len(found)  # type: ignore[arg-type]
+    return " ".join(parts_of(item)[1]) if buffer else None  # type: ignore[arg-type, index]
 
 
 def changed(item: object, before: object) -> bool:
     """Return whether `item` has other content than `before`: other items (by identity) or bytes."""
-    now = content(item)
+    now = item if type(item) is list else content(item)
     if type(now) is list and type(before) is list:
         return len(now) != len(before) or any(map(operator.is_not, now, before))
     return now != before
