@@ -267,12 +267,14 @@ class MathsVerifier:
             return extraction
         offset = 0 if self.pipeline else thoughts_end(response, self.thinking)
         body = response[offset:]
-        found = parts_of(body, asked, lambda part: self.extract(part).text)
-        found = found or values_by_case(prompt, body, asked, lambda part: self.extract(part).text)
-        if found is None or values_of(said) >= asked:
+        answers = parts_of(body, asked, lambda part: self.extract(part).text)
+        answers = answers or values_by_case(
+            prompt, body, asked, lambda part: self.extract(part).text
+        )
+        if answers is None or values_of(said) >= asked:
             return extraction
-        moved = _moved(extraction, found.text, offset, found)
-        return replace(moved, rule=str(found.kind), rivals=())
+        moved = _moved(extraction, answers.text, offset, answers)
+        return replace(moved, rule=str(answers.kind), rivals=())
 
     def _found(
         self, golds: list[str], response: str, prompt: str, *, truncated: bool
