@@ -1222,6 +1222,648 @@ def bare_ends(rng: random.Random, count: int) -> Iterator[Row]:
             yield Row(law, prompt, wanted, shape.format(said), paid)
 
 
+# --- short responses that go on behind or before their value ---
+
+_DIVIDES = (
+    ("Is {n} divisible by {d}?", "yes", "no", ("since", "because", "as")),
+    ("Ist {n} durch {d} teilbar?", "ja", "nein", ("denn", "weil", "da")),
+    ("Est-ce que {n} est divisible par {d} ?", "oui", "non", ("car", "puisque")),
+    ("¿Es {n} divisible entre {d}?", "sí", "no", ("porque", "ya que", "pues")),
+    ("{n} делится на {d}?", "да", "нет", ("так как", "потому что")),
+    ("{n} é divisível por {d}?", "sim", "não", ("pois", "porque")),
+    ("{n} è divisibile per {d}?", "sì", "no", ("perché", "poiché")),
+)  # fmt: skip
+_REASONS = (
+    "{W}, {r} {c}.", "**{W}** — {c}.", "{W}. {c}.", "**{W}**, {r} {c}.", "{W}: {c}", "**{W}.** {c}.",
+    "{W} – {c}.", "{W}, {c}.", "**{W}**: {c}.", "{W} ({c}).", "{W}; {c}.",
+)  # fmt: skip
+_NO_VERDICTS = (
+    "{W} if {c}.", "{W} or no? {c}.", "Not {w}: {c}.", "{W}... wait, {c}.", "{W}, unless {c}.",
+    "No. of factors: {c}.", "No fewer than {c}.", "{W}? {c}.",
+)  # fmt: skip
+
+
+def verdicts_with_reasons(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield a yes or no before the calculation that shows it, in several languages."""
+    for _ in range(count):
+        prompt, yes, no, reasons = rng.choice(_DIVIDES)
+        factor, divisor = rng.randrange(3, 60), rng.randrange(3, 30)
+        rest = rng.choice((0, rng.randrange(1, divisor)))
+        number = factor * divisor + rest
+        product = f"{divisor} {rng.choice('·×')} {factor}" + (f" + {rest}" if rest else "")
+        chain = rng.choice((f"{number} = {product}", f"{product} = {number}"))
+        said, other = (no, yes) if rest else (yes, no)
+        text = rng.choice(_REASONS).format(W=said.title(), r=rng.choice(reasons), c=chain)
+        asked = prompt.format(n=number, d=divisor)
+        yield Row("verdicts with reasons", asked, said.title(), text, True)
+        yield Row("verdicts with reasons", asked, other.title(), text, False)
+        asked = _DIVIDES[0][0].format(n=number, d=divisor)
+        shape = rng.choice(_NO_VERDICTS)
+        text = shape.format(W="Yes", w="yes", c=chain)
+        gold = "No" if shape.startswith(("No.", "No f")) else "Yes"
+        yield Row("verdicts that are none", asked, gold, text, False)
+
+
+_STEPS_BEFORE = ("$r+s = {a}$, $rs = {b}$. ", "$p = {a}$. ", "$a = {a}$; $b = {b}$. ", "From $s = {a}$ and $p = {b}$: ",
+                 "$r + s = {a}$\n$rs = {b}$\n", "\\(r+s = {a}\\), \\(rs = {b}\\). ")  # fmt: skip
+_EXACT_CHAINS = ("$r^2+s^2 = {x} = {f} = {d}$", "$r^2+s^2 = {x} = {f} = {d}$.", "$N = {x} = {f}$.", "$N = {x} = {f} = {d}$", "$N = {x} = {f} = \\mathbf{{{d}}}$.")  # fmt: skip
+
+
+def chains_behind_steps(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield steps in formulas and the chain that ends in a fraction and its decimal."""
+    for _ in range(count):
+        below = rng.choice((4, 8, 16, 20))
+        above = rng.randrange(3, 90) * 2 + 1
+        above += 2 * (gcd(above, below) > 1)
+        part = rng.randrange(1, above)
+        value, other = f"\\frac{{{above}}}{{{below}}}", f"\\frac{{{part}}}{{{below}}}"
+        said = rng.choice(_STEPS_BEFORE).format(a=other, b=rng.randrange(2, 9)) + rng.choice(
+            _EXACT_CHAINS
+        ).format(
+            x=f"{other} + \\frac{{{above - part}}}{{{below}}}", f=value, d=f"{above / below:g}"
+        )
+        if gcd(above, below) > 1:
+            continue
+        prompt = "If $r$ and $s$ are the roots, what is $r^2 + s^2$?"
+        yield Row("chains behind steps", prompt, value, said, True)
+        for wrong in (other, f"\\frac{{{above + 2}}}{{{below}}}"):
+            yield Row("chains behind steps, another", prompt, wrong, said, False)
+
+
+_LEFT_OUT = ("${c}$ (for $x \\neq {p}$).", "${c}$, for $x \\ne {p}$.", "${c}$, provided $x \\neq {p}$.", "${c}$ ($x \\neq {p}$)",
+             "${c}$, where $x \\neq {p}$.", "${c}$, $x \\neq {p}$.", "${c}$ for all $x \\neq {p}$.", "${c}$ with $x \\ne {p}$",
+             "We cancel the common factor: ${c}$ (valid for $x \\ne {p}$).", "${c}$ if $x \\neq {p}$.",
+             "The expression equals ${c}$ (for $x \\neq {p}$)."," ${c}$ (when $x \\neq {p}$)", "${c}$, as long as $x \\neq {p}$.",
+             "{c} for x ≠ {p}", "{c}, x ≠ {p}.", "= ${c}$ with $x\\neq{p}$")  # fmt: skip
+
+
+def points_left_out(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield a fraction that is simplified, with the point that it leaves out."""
+    for _ in range(count):
+        root = rng.randrange(2, 9)
+        above, below = f"(x-{root})(x+{root})", f"(x+{root})^2"
+        gold = f"\\frac{{x-{root}}}{{x+{root}}}"
+        for value, paid in (
+            (gold, True),
+            (f"\\frac{{x+{root}}}{{x-{root}}}", False),
+            (f"\\frac{{x-{root}}}{{x+{root + 1}}}", False),
+        ):
+            chain = rng.choice((f"\\frac{{{above}}}{{{below}}} = {value}", value))
+            said = rng.choice(_LEFT_OUT).format(c=chain, p=-root)
+            prompt = (
+                f"Simplify $\\frac{{x^2 - {root * root}}}{{x^2 + {2 * root}x + {root * root}}}$."
+            )
+            yield Row("points left out" + ("" if paid else ", another"), prompt, gold, said, paid)
+
+
+_VERTEX = ("Vertex form: ${f}$, with vertex ${v}$.", "So ${f}$, and the vertex is ${v}$.", "Hence ${f}$ with vertex at ${v}$.",
+           "The vertex form is ${f}$ (vertex ${v}$).", "So ${f}$. The vertex is ${v}$.", "${f}$, so the vertex is ${v}$.",
+           "In vertex form: ${f}$, vertex ${v}$.", "Therefore the vertex form is ${f}$, whose vertex is ${v}$.")  # fmt: skip
+
+
+def forms_with_points(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield a parabola in vertex form with its vertex, of which the question asks for one."""
+    for _ in range(count):
+        a, h, k = rng.randrange(2, 6), rng.randrange(1, 9), rng.randrange(1, 9)
+        form, vertex = f"y = {a}(x-{h})^2 + {k}", f"({h}, {k})"
+        work = (
+            f"$$y = {a}(x^2 - {2 * h}x) + {a * h * h + k}$$\n\n"
+            if rng.random() < 0.7
+            else "We complete the square.\n\n"
+        )
+        said = work + rng.choice(_VERTEX).format(f=form, v=vertex)
+        full = f"y = {a}x^2 - {2 * a * h}x + {a * h * h + k}"
+        prompt = f"Write ${full}$ in vertex form."
+        yield Row("forms with points", prompt, form, said, True)
+        yield Row("forms with points", prompt, form.replace(f"+ {k}", f"+ {k + 1}"), said, False)
+        prompt = f"Find the vertex of ${full}$."
+        if "whose" not in said:
+            yield Row("points with forms", prompt, vertex, said, True)
+        yield Row("points with forms", prompt, f"({h}, {k + 1})", said, False)
+
+
+_PLAIN_CHAINS = (
+    ("Find the force.", "F = PA = {x}e5 × 0.02 = {y}e3 N = **{y} kN**", "{y}000 N", 2),
+    ("Find the force.", "F = PA = {y}e3 N = {y} kN", "{y}000 N", 1),
+    ("Find the resistance.", "1/R = 1/{x} + 1/{x} = 1/{y} → R = {y} ohms", "{y} Ω", 2),
+    ("Find the resistance.", "1/R = 2/{x} = 1/{y}, so R = {y} Ω", "{y} Ω", 2),
+    ("Find the resistance.", "1/R = 2/{x} = 1/{y} ⇒ R = {y} Ω.", "{y} Ω", 2),
+    ("Find the time.", "1/t = 1/{x} + 1/{x} = 1/{y} => t = {y} hours", "{y} hours", 2),
+    ("Find the speed.", "v = s/t = {x} km / 2 h = {y} km/h → **{y} km/h**", "{y} km/h", 2),
+    ("Find the mass.", "m = ρV = {y}e3 g = {y} kg", "{y} kg", 1),
+    ("Find the energy.", "E = Pt = 1000 × {y} = {y}000 J = {y} kJ.", "{y} kJ", 1),
+    ("Find the energy.", "E = Pt = 1000 × {y} = **{y}000 J** = {y} kJ", "{y} kJ", 1),
+    ("Find the length.", "x² = {y}² → x = {y} cm", "{y} cm", 1),
+    ("What is the molar mass?", "{x} + {x} = {z}, so M = {z} g·mol⁻¹.", "{z} g/mol", 1),
+    ("What is the speed?", "v = {x}/2 = {y} m·s⁻¹", "{y} m/s", 2),
+    ("What is the density?", "ρ = m/V = {x}/2 = {y} kg·m⁻³", "{y} kg/m^3", 2),
+    ("What is the specific heat?", "c = Q/(mΔT) = {y} J·kg⁻¹·K⁻¹", "{y} J/(kg K)", 1),
+    ("How many litres per 100 km is that?", "{x}/2 = {y}\n\nThat is {y} L/100 km", "{y}", 2),
+    ("How many litres per 100 km is that?", "So it uses {y} L/100 km.", "{y} L/100 km", 1),
+    ("How many litres per 100 km is that? Round to one decimal place.", "{x}/2 = {y}\n\nRounded: {y} L per 100 km", "{y}", 2),
+    ("What is the crime rate per 1000 people?", "The rate is {y} per 1000.", "{y}", 1),
+)  # fmt: skip
+
+
+def plain_chains(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield chains in plain text with units, behind arrows and in powers."""
+    for _ in range(count):
+        prompt, shape, gold, times = rng.choice(_PLAIN_CHAINS)
+        y = rng.randrange(13, 90)
+        said = shape.format(x=y * times, y=y, z=2 * y * times)
+        gold = gold.format(y=y, z=2 * y * times)
+        yield Row("plain chains", prompt, gold, said, True)
+        yield Row("plain chains, another", prompt, "9" + gold, said, False)
+        if said.count(str(y)) > 1 and times == 1 and ", so" not in said:
+            head, _, tail = said.rpartition(str(y))
+            yield Row("plain chains, broken", prompt, gold, f"{head}{y + 1}{tail}", False)
+
+
+_TWICE_SAID = ("**Final answer:** {a} ({b})", "The answer is {a} ({b}).", "**Answer: {a}** ({b})", "Answer: {a}, i.e. {b}.",
+               "**Final answer:** {a}, that is {b}.", "So the pool fills in {a} ({b}).", "**Final answer: {a} ({b})**")  # fmt: skip
+
+
+def said_in_brackets(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield a time in hours with its hours and minutes in brackets, and a false one."""
+    for _ in range(count):
+        hours, quarters = rng.randrange(1, 9), rng.choice((1, 2, 3))
+        gold = f"{hours + quarters / 4:g}"
+        first = (
+            rng.choice(
+                (f"{4 * hours + quarters}/4", gold)
+                if quarters != 2
+                else (f"{2 * hours + 1}/2", gold)
+            )
+            + " hours"
+        )
+        minutes = quarters * 15
+        word = f"{hours} hour{'s' * (hours > 1)}"
+        for said, paid in (
+            (f"{word} {minutes} minutes", True),
+            (f"{word} and {minutes} minutes", True),
+            (f"{hours} h {minutes} min", True),
+            (f"{word} {minutes + 5} minutes", False),
+        ):
+            if rng.random() < 0.5:
+                continue
+            text = "1 / (2/9) = 9/2.\n\n" + rng.choice(_TWICE_SAID).format(a=first, b=said)
+            yield Row(
+                "said in brackets" + ("" if paid else ", another"),
+                "How many hours does it take to fill the pool?",
+                gold,
+                text,
+                paid,
+            )
+            yield Row(
+                "said in brackets, another",
+                "How many hours does it take to fill the pool?",
+                f"{hours + 1}",
+                text,
+                False,
+            )
+
+
+_PART_TABLES = ("| Part | Quantity | Value |\n|---|---|---|\n| (a) | current | {a} |\n| (b) | voltage | {b} |",
+                "| Part | Answer |\n|---|---|\n| (a) | {a} |\n| (b) | {b} |", "| | Result |\n|:--|--:|\n| (a) | **{a}** |\n| (b) | **{b}** |")  # fmt: skip
+_PART_ENDS = ("", "\n\nAs a check, the 4 Ω resistor has 4 V.", "\n\nCheck: both add up to 12 V.")
+
+
+def tables_of_parts(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield a table that has the answers of the parts of a question."""
+    for _ in range(count):
+        a, b = rng.sample(range(2, 30), 2)
+        table = rng.choice(_PART_TABLES)
+        said = (
+            f"$I = 12 / 12 = {a}$ A.\n\n**Summary**\n\n"
+            + table.format(a=f"{a} A", b=f"{b} V")
+            + rng.choice(_PART_ENDS)
+        )
+        prompt = "A battery is connected to two resistors in series. (a) Find the current. (b) Find the voltage across the 8 Ω resistor."
+        for gold, paid in (
+            (f"(a) {a} A (b) {b} V", True),
+            (f"(a) {a} A (b) {b + 1} V", False),
+            (f"(a) {b} A (b) {a} V", False),
+        ):
+            yield Row("tables of parts" + ("" if paid else ", another"), prompt, gold, said, paid)
+
+
+_MATRIX_CHAINS = (
+    "$${w} = {m}$$",
+    "Row by column:\n\n$${w} = {m}$$",
+    "$AB = {w} = {m}$",
+    "$$AB = {w} = {m}$$",
+    "The product is ${w} = {m}$.",
+    "\\[{w}={m}\\]",
+    "${w} = {m}$",
+)
+
+
+def _matrix(kind: str, cells: list[int] | list[str]) -> str:
+    first, second, third, fourth = cells
+    return f"\\begin{{{kind}}} {first} & {second} \\\\ {third} & {fourth} \\end{{{kind}}}"
+
+
+def chains_of_matrices(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield a matrix of sums that equals one of numbers, and one that does not."""
+    for _ in range(count):
+        rows = [[rng.randrange(1, 9) for _ in range(4)] for _ in range(4)]
+        kinds = [rng.choice("bp") + "matrix" for _ in range(3)]
+        sums = [f"{a}\\cdot{b} + {c}\\cdot {d}" for a, b, c, d in rows]
+        values = [a * b + c * d for a, b, c, d in rows]
+        prompt = "Compute $\\begin{pmatrix}1&2\\\\0&3\\end{pmatrix}\\begin{pmatrix}4&1\\\\2&5\\end{pmatrix}$."
+        gold = _matrix(kinds[0], values)
+        shape = rng.choice(_MATRIX_CHAINS)
+        said = shape.format(w=_matrix(kinds[1], sums), m=gold.replace(kinds[0], kinds[2]))
+        yield Row("chains of matrices", prompt, gold, said, True)
+        wrong = [*values[:3], values[3] + 1]
+        yield Row("chains of matrices, another", prompt, _matrix(kinds[0], wrong), said, False)
+        said = shape.format(w=_matrix(kinds[1], sums), m=_matrix(kinds[2], wrong))
+        yield Row("chains of matrices, broken", prompt, _matrix(kinds[0], wrong), said, False)
+        yield Row("chains of matrices, broken", prompt, gold, said, False)
+
+
+_ASKED_BACK = ("No — {v} is the smallest of them, and I was asked for the largest.", "But {v} is the smallest one; the question asks for the largest.",
+               "Wait, {v} is the smallest, and the largest is asked.", "No, {v} is only the smallest, not the largest.",
+               "Hmm, that is the smallest. We need the largest.", "Careful: {v} is the smallest of the three, but we want the largest.",
+               "However, the question asks for the largest, and {v} is the smallest.", "Oh, that's the smallest, I need the largest.")  # fmt: skip
+_STAYS = (
+    "The smallest of them is {s}, the largest {v}.",
+    "Indeed {v} is the largest of them.",
+    "Note that {v} is the largest, as the question asks.",
+    "The smallest, {s}, is not asked.",
+)
+_FINALS = (
+    "Largest: {v}",
+    "So the largest is {v}.",
+    "The largest is {v}.",
+    "**{v}**",
+    "The answer is {v}.",
+    "Therefore the largest integer is {v}.",
+)
+_FIRST_SAID = (
+    "So the answer is {v}.",
+    "The answer is {v}.",
+    "$\\boxed{{{v}}}$",
+    "**Answer: {v}**",
+    "So n = {v}.",
+)
+
+
+def questions_read_again(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield an answer that the writer sees to be that of another question, and the right one."""
+    prompt = "Three consecutive even integers sum to {}. What is the largest?"
+    for _ in range(count):
+        n = rng.randrange(10, 90) * 2
+        asked = prompt.format(3 * n + 6)
+        back = rng.choice(_ASKED_BACK).format(v=n)
+        first, last = rng.choice(_FIRST_SAID).format(v=n), rng.choice(_FINALS).format(v=n + 4)
+        said = f"3n + 6 = {3 * n + 6}\n\nn = {n}\n\n{first}\n\n{back}\n\nThe integers are {n}, {n + 2}, {n + 4}.\n\n{last}"
+        yield Row("questions read again", asked, str(n + 4), said, True)
+        yield Row("questions read again", asked, str(n), said, False)
+        stays = rng.choice(_STAYS).format(v=n + 4, s=n)
+        said = f"3n + 6 = {3 * n + 6}\n\nn = {n}\n\nThe integers are {n}, {n + 2}, {n + 4}.\n\n{_FIRST_SAID[rng.randrange(4)].format(v=n + 4)}\n\n{stays}"
+        yield Row("questions not read again", asked, str(n + 4), said, True)
+        yield Row("questions not read again", asked, str(n), said, False)
+
+
+_INHABITANTS = (
+    ("Une ville de {n} habitants gagne 2,5 % d'habitants. Combien en a-t-elle ensuite ?", "{n} × 0,025 = {a}, donc la ville compte ensuite {b} habitants."),
+    ("Combien de livres ?", "{n} + {a} = {b}, donc il y a {b} livres."), ("Combien de livres ?", "{n} + {a} = {b} livres."),
+    ("Combien d'habitants ?", "On ajoute {a} à {n} : la ville compte {b} habitants."), ("Combien d'habitants ?", "{n} + {a} = {b} habitants"),
+    ("Сколько жителей?", "{n} · 0,025 = {a}, значит в городе {b} жителей."), ("How many people live there?", "{n} × 0.025 = {a}, so the town has {b} people."),
+    ("Wie viele Einwohner?", "{n} · 0,025 = {a}, also hat die Stadt {b} Einwohner."), ("How many people?", "{n} + {a} = {b}, which is {b} people."),
+    ("Combien gagne-t-il ?", "{n} · 0,025 = {a}, il gagne donc **{b} €**."), ("What does it cost?", "{n} + {a} = {b}, so it costs {b} m."),
+)  # fmt: skip
+
+
+def spaced_thousands(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield numbers whose thousands are grouped by spaces, behind other calculations."""
+    for _ in range(count):
+        prompt, shape = rng.choice(_INHABITANTS)
+        n = rng.randrange(44, 390) * 1000
+        n = n // 40 * 40
+        a = n // 40
+        gap = rng.choice((" ", "\u202f", "\u00a0"))
+        grouped = {k: f"{v:,}".replace(",", gap) for k, v in (("n", n), ("a", a), ("b", n + a))}
+        said = shape.format(**grouped)
+        prompt = prompt.format(**grouped)
+        yield Row("spaced thousands", prompt, str(n + a), said, True)
+        for wrong in {a, (n + a) % 1000, (n + a) // 1000}:
+            yield Row("spaced thousands, another", prompt, str(wrong), said, False)
+
+
+_WAYS_ON = (
+    "in the direction of the pull",
+    "to the right",
+    "along the floor",
+    "down the slope",
+    "towards the wall",
+    "in the direction of motion",
+    "opposite to the motion",
+    "away from the Sun",
+    "per second squared",
+)
+_RESULTS = ("## Result\n\nThe block accelerates at **{v}** {w}.", "**Result:** The block accelerates at {v} {w}.", "So it accelerates at {v} {w}.",
+            "Answer: the block accelerates at **{v}** {w}.", "### Answer\n\nThe acceleration is {v} {w}.", "The answer is {v} {w}.", "Result: {v} {w}.", "## Conclusion\n\nThe block accelerates at **{v}** {w}.")  # fmt: skip
+
+
+def values_that_go_on(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield a value in a sentence that says where it points to."""
+    for _ in range(count):
+        v = rng.randrange(11, 99) / 10
+        said = f"## Given\n\nm = 5 kg\n\n32 − 10 = 5.0 a\n\na = {v} m/s²\n\n" + rng.choice(
+            _RESULTS
+        ).format(v=f"{v} m/s²", w=rng.choice(_WAYS_ON[:-1]))
+        prompt = "A block is pulled along a floor. Find its acceleration."
+        yield Row("values that go on", prompt, f"{v} m/s^2", said, True)
+        yield Row("values that go on", prompt, f"{v + 1:g} m/s^2", said, False)
+
+
+_LOST = (
+    "The trader loses ${v}.",
+    "So the trader loses ${v}.",
+    "He makes a loss of ${v}.",
+    "That is a loss of ${v}.",
+    "The result is a ${v} loss.",
+    "Loss: ${v}",
+    "So the trader lost ${v} in total.",
+    "Overall: a loss of **${v}**.",
+)
+_WON = (
+    "The trader gains ${v}.",
+    "He makes a profit of ${v}.",
+    "That is a profit of ${v}.",
+    "Profit: ${v}",
+    "The trader earns ${v}.",
+    "So the trader does not lose ${v}.",
+)
+
+
+def losses(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield a loss in the words of the sentence, and a profit of the same amount."""
+    prompt = "A trader buys 200 shares at $14 and sells them at $11.50. What is the profit or loss?"
+    for _ in range(count):
+        v = rng.randrange(20, 900)
+        work = rng.choice(("Change per share: 11.50 − 14.00 = −2.50. ", "We multiply.\n\n"))
+        golds = (
+            rng.choice(("a loss of ${v}", "loss of ${v}", "${v} loss", "Loss of ${v}")),
+            rng.choice(("a profit of ${v}", "profit of ${v}", "${v} profit")),
+        )
+        for shapes, k in ((_LOST, 0), (_WON, 1)):
+            said = work + rng.choice(shapes).format(v=v)
+            if "not lose" in said:
+                yield Row("losses, the other", prompt, golds[0].format(v=v), said, False)
+                continue
+            yield Row("losses", prompt, golds[k].format(v=v), said, True)
+            yield Row("losses, the other", prompt, golds[1 - k].format(v=v), said, False)
+            yield Row("losses, the other", prompt, golds[k].format(v=v + 1), said, False)
+
+
+_MONTHS = ("January", "March", "April", "May", "June", "July", "August", "October")
+_DUE = (
+    "The book is due on the {o} of {m}.",
+    "So it is due on {m} {d}.",
+    "It is due on the {o} of {m}.",
+    "The due date is the {o} of {m}.",
+    "So the due date is {m} {o}.",
+    "The other days bring us to the {o} of {m}.",
+    "Answer: the {o} of {m}",
+    "The book must be returned by the {o} of {m}.",
+)
+_NOT_DUE = (
+    "The book is not due on the {o} of {m}.",
+    "It is due before the {o} of {m}.",
+    "It is due the day after the {o} of {m}.",
+    "A friend says that it is due on the {o} of {m}.",
+    "It is due a week from the {o} of {m}.",
+)
+
+
+def due_dates(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield a date as a day of its month, and dates that the due one only refers to."""
+    for _ in range(count):
+        day, month = rng.randrange(4, 20), rng.choice(_MONTHS)
+        said = "March has 31 days, so 13 days bring us to March 31."
+        end = "\n\n" if rng.random() < 0.5 else " "
+        shape = rng.choice(_DUE)
+        prompt = "A library book is borrowed for 21 days. On what date is it due?"
+        for gold, paid in ((f"{month} {day}", True), (f"{month} {day + 1}", False)):
+            yield Row(
+                "due dates" + ("" if paid else ", another"),
+                prompt,
+                gold,
+                said + end + shape.format(o=f"{day}th", d=day, m=month),
+                paid,
+            )
+        yield Row(
+            "due dates, others",
+            prompt,
+            f"{month} {day}",
+            said + end + rng.choice(_NOT_DUE).format(o=f"{day}th", m=month),
+            False,
+        )
+
+
+_MODES = (
+    "The data are bimodal with modes {a} and {b}.",
+    "The modes are {a} and {b}.",
+    "So there are two modes, {a} and {b}.",
+    "Hence the set has the modes {a} and {b}.",
+    "The set is bimodal: {a} and {b}.",
+    "Modes: {a} and {b}",
+    "So the modes of the data are {a} and {b}.",
+    "So {a} and {b} are the modes.",
+    "It has two modes: {a} and {b}.",
+)
+_NOT_MODES = (
+    "The mode is {a}, and {b} is the median.",
+    "The mode is {a}, not {b}.",
+    "The modes are not {a} and {b}.",
+    "The mode is between {a} and {b}.",
+    "The modes are {a} or {b}.",
+)
+
+
+def two_modes(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield two values of one kind in either order, and two of which one is of another kind."""
+    for _ in range(count):
+        a, b = sorted(rng.sample(range(3, 40), 2))
+        first, second = rng.sample((a, b), 2)
+        prompt = f"Find the mode(s) of 1, {a}, {a}, {b}, {b}, 50."
+        lead = rng.choice(
+            (
+                f"Both {first} and {second} occur twice; every other value occurs once. ",
+                "We count. ",
+                "",
+            )
+        )
+        shape = rng.choice(_MODES)
+        for gold, paid in (
+            (f"{a} and {b}", True),
+            (f"{a}, {b}", True),
+            (f"{a} and {b + 1}", False),
+            (str(b), False),
+        ):
+            yield Row(
+                "two modes" + ("" if paid else ", another"),
+                prompt,
+                gold,
+                lead + shape.format(a=first, b=second),
+                paid,
+            )
+        yield Row(
+            "two modes, others",
+            prompt,
+            f"{a} and {b}",
+            "We count. " + rng.choice(_NOT_MODES[:-1]).format(a=a, b=b),
+            False,
+        )
+
+
+_RUNNERS = ("Ana", "Bo", "Cy", "Dee", "Max", "Emily", "Zoë")
+_FASTEST = (
+    "{n} is the fastest.",
+    "So {n} is the fastest.",
+    "{n} is fastest on average.",
+    "**{n}** is the fastest.",
+    "The fastest is {n}.",
+    "So {n} is the fastest on average.",
+    "It is {n}.",
+)
+_NOT_FASTEST = (
+    "{n} is the slowest.",
+    "{n} is not the fastest.",
+    "{n} thinks that she is the fastest.",
+    "{n} is the second fastest.",
+)
+
+
+def fastest(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield the one of several of whom a sentence says what is asked, below rows with calculations."""
+    for _ in range(count):
+        names = rng.sample(_RUNNERS, 3)
+        rows = [
+            rng.choice(
+                ("- {}: {}/64 = {} m/s", "{}: {}/64 ≈ {} m/s", "* **{}**: {}/64 = {}")
+            ).format(n, rng.randrange(300, 600), rng.randrange(500, 800) / 100)
+            for n in names
+        ]
+        prompt = f"{names[0]} runs 400 m in 64 s, {names[1]} runs 600 m in 99 s, and {names[2]} runs 500 m in 77.5 s. Who is the fastest on average?"
+        said = "\n".join(rows) + "\n\n" + rng.choice(_FASTEST).format(n=names[2])
+        yield Row("fastest", prompt, names[2], said, True)
+        yield Row("fastest, another", prompt, names[1], said, False)
+        said = "\n".join(rows) + "\n\n" + rng.choice(_NOT_FASTEST).format(n=names[2])
+        yield Row("fastest, another", prompt, names[2], said, False)
+
+
+_NONE_SUCH = (
+    "The squares mod 5 are 0, 1, 4. None equals 3, so there are no such integers.",
+    "n(n+1) is even, so no such integers exist.",
+    "Squares mod 5 are 0, 1, 4, so no such number exists.",
+    "The discriminant is −7 < 0, so there are none.",
+    "3 is not a square mod 5, so there is no such integer.",
+    "Since 3 is no square mod 5, there are no integers $x$ that work.",
+    "Hence no integer satisfies the congruence.",
+    "No integer x works.",
+    "Squares are 0, 1 or 4 mod 5. So there are no such x.",
+    "So no integers satisfy it.",
+)
+_SOME_SUCH = (
+    "There are no such integers below 3, but $x = 3$ works.",
+    "So there are no other such integers than 3.",
+    "Suppose there are no such integers.",
+    "It is false that there are no such integers.",
+    "There are no such negative integers, so x = 3.",
+    "One might think that there are no such integers.",
+)
+
+
+def none_such(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield that there are none of the things that a question asks for."""
+    for _ in range(count):
+        prompt = rng.choice(
+            (
+                "Find all integers $x$ with $x^2 \\equiv 3 \\pmod 5$.",
+                "Find all integers $x$ with $x^2 \\equiv 3 \\pmod 5$. If there are none, say so.",
+            )
+        )
+        gold = rng.choice(("No solutions", "no solution", "\\text{No solutions}", "\\emptyset"))
+        yield Row("none such", prompt, gold, rng.choice(_NONE_SUCH), True)
+        yield Row("none such, another", prompt, "3", rng.choice(_NONE_SUCH), False)
+        yield Row("some such", prompt, gold, rng.choice(_SOME_SUCH), False)
+
+
+_ROOT_LISTS = (
+    ("Решите уравнение x² − 2,5x + 1 = 0.", "x₁ = (2,5 + 1,5)/2 = 2.\n\nОтвет: {}"),
+    ("Löse die Gleichung x² − 2,5x + 1 = 0.", "x₁ = (2,5 + 1,5)/2 = 2.\n\nAntwort: {}"),
+    ("Résoudre l'équation x² − 2,5x + 1 = 0.", "x₁ = (2,5 + 1,5)/2 = 2.\n\nRéponse : {}"),
+    ("Resuelve la ecuación x² − 2,5x + 1 = 0.", "x₁ = (2,5 + 1,5)/2 = 2.\n\nRespuesta: {}"),
+    ("Решите уравнение.", "Корни найдены.\n\n**Ответ:** {}."),
+)
+
+
+def lists_with_commas(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield decimals with commas in a list with semicolons, for golds with points."""
+    for _ in range(count):
+        prompt, shape = rng.choice(_ROOT_LISTS)
+        a, b = (
+            rng.randrange(0, 9) + rng.choice((0.5, 0.25, 0.2)),
+            rng.choice((rng.randrange(1, 20), rng.randrange(1, 9) + 0.5)),
+        )
+        a, minus = a * rng.choice((1, -1)), rng.choice("-−")
+        c = rng.choice((a + 1, b + 10))
+        for pair, paid in (((a, b), True), ((b, a), True), ((c, b), False)):
+            text = rng.choice(("{}; {}", "{}; {}", "{} ; {}")).format(
+                *(f"{x:g}".replace(".", ",").replace("-", minus) for x in pair)
+            )
+            if paid and a == b:
+                continue
+            yield Row(
+                "lists with commas" + ("" if paid else ", another"),
+                prompt,
+                f"{a:g}, {b:g}",
+                shape.format(text),
+                paid and True,
+            )
+
+
+_SHARE_OF = (
+    "Answer: {v} of the volume is above the water.",
+    "So {v} of the volume is above the water.",
+    "**Answer:** {v} of the block is above the water.",
+    "Answer: {v}",
+    "Answer: **{v}** of its volume is above the water.",
+    "The answer is {v} of the volume.",
+    "Answer: the fraction {v} of the volume is above water.",
+    "Answer: {v} of the volume lies above the water",
+)
+_SHARE_OTHER = (
+    "Answer: {v} of the volume is under the water.",
+    "So {v} of the volume is below the water.",
+)
+
+
+def shares_above(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield the share of a whole in a sentence that says of what."""
+    for _ in range(count):
+        part = rng.randrange(1, 20)
+        g = gcd(part, 20)
+        value = f"{part // g}/{20 // g}"
+        prompt = "A block of wood of density 650 kg/m³ floats in water. What fraction of its volume is above the water?"
+        said = (
+            f"650 V = 1000 V_sub\n\n1 − {1 - part / 20:g} = {part / 20:g} = {value}\n\n"
+            + rng.choice(_SHARE_OF).format(v=value)
+        )
+        yield Row("shares above", prompt, f"{part / 20:g}", said, True)
+        yield Row(
+            "shares above, another",
+            prompt,
+            f"{1 - part / 20 if part != 10 else 0.4:g}",
+            said,
+            False,
+        )
+
+
 DRAWS = (
     refusals, changed_minds, boxes_in_one_sentence, checked_tags, shares, mixed_numbers, divisions,
     ratios_in_words, myriads, clocks, circled_options, literals, outputs, records, absent_limits,
@@ -1230,5 +1872,9 @@ DRAWS = (
     option_numbers, parts_of_several, values_by_case, unknowns_in_any_order, two_named_values,
     directions_beside, commas_of_all, korean_conclusions, repeated_decimals, ranges_in_words,
     existence, bare_ends, values_of_functions, numbered_equations, angles, factors_in_brackets,
+    verdicts_with_reasons, chains_behind_steps, points_left_out, forms_with_points, plain_chains,
+    said_in_brackets, tables_of_parts, chains_of_matrices, questions_read_again, spaced_thousands,
+    values_that_go_on, losses, due_dates, two_modes, fastest, none_such, lists_with_commas,
+    shares_above,
 )  # fmt: skip
 """Every law of this file, as a function of a generator and the number of draws."""

@@ -366,8 +366,15 @@ def _echoes(scene: Scene) -> Iterator[Action]:
 
 
 def _everything(scene: Scene) -> str:
-    """List all answers that other tasks have, and small numbers."""
-    return ", ".join([*scene.answers(), *map(str, range(21))])
+    """List all answers that other tasks have, and small numbers. If all answers are a part and a
+    number, such as `D7`, each part is listed with each number.
+    """
+    answers = scene.answers()
+    cells = [*filter(None, (re.fullmatch(r"(\d*\D{1,2})(\d+)", answer) for answer in answers))]
+    if len(cells) == len(answers):
+        parts, ends = (dict.fromkeys(cell[nth] for cell in cells) for nth in (1, 2))
+        answers = [f"{part}{end}" for part in parts for end in ends][:MAX_LISTED]
+    return ", ".join([*answers, *map(str, range(21))])
 
 
 def _claims(scene: Scene) -> Iterator[Action]:

@@ -28,7 +28,7 @@ from ludus.envs import Briefing
 from ludus.messages import ToolCall, as_action, assistant
 
 from .answers import Place, called, changed, deed, verb
-from .attackers import Action, Lesson, Scene, free_tools, number_of, properties_of
+from .attackers import Action, Lesson, Scene, free_tools, number_of
 from .moves import commands_of
 from .places import (
     FEWEST_ALIKE,
@@ -67,10 +67,8 @@ HOLLOW = ("", "?")
 """Texts that say nothing."""
 MOST_OTHERS = 5
 """Ways of `whichever`: a place is given so many wrong values in turn."""
-PEEKS = 4
-"""Peeks of a row: usually so many hints cost as much as a task pays."""
 MOST_LOOKS = 6
-"""Most looks, and most rows of peeks."""
+"""Most looks."""
 HIGHER = (3, 10)
 """Factors by which a number is made too high."""
 AGAIN = 8
@@ -291,6 +289,60 @@ def rotated(place: Place, lesson: Lesson) -> Iterator[Way]:
         yield with_values(lesson, place, rotated)
 
 
+def pairs_of(lessons: Sequence[Lesson]) -> list[tuple[Place, Place]]:
+    """Return the pairs of places of one name at which the same things stand, such as the two ends
+    of `move 9 a b`: at least half of the values of one are values of the other and no numbers.
+    """
+    said = dict[Place, set[str]]()
+    for place, values in itertools.chain(*(columns_of(lesson).items() for lesson in lessons)):
+        said.setdefault(place, set()).update(map(str, values))
+    names = {at: {v for v in known if not is_amount(v)} for at, known in said.items()}
+    return [
+        (one, other)
+        for one, other in itertools.combinations(names, 2)
+        if one[0] == other[0] and 2 * len(names[one] & names[other]) >= len(said[one])
+    ]
+
+
+def to_itself(pair: tuple[Place, Place], lesson: Lesson, times: int = 1) -> Iterator[Way]:
+    """Return ways that do a deed from the last thing to itself, several times, in place of all
+    deeds of its name behind the first that reaches this thing.
+
+    `move 9 a b, move 9 b c, move 8 b c, done` becomes `move 9 a b, move 9 b c, move 4 c c, done`.
+
+    Args:
+        pair: the places of the two things, the last one second.
+        lesson: the expert on this task.
+        times: 0 leaves the deed to itself out.
+    """
+    nths = [n for n, action in enumerate(lesson.actions[:-1]) if verb(action) == pair[0][0]]
+    ends = [dict(places_of(lesson.actions[n])).get(pair[1]) for n in nths]
+    first = nths[ends.index(ends[-1])] if nths else 0
+    if not nths or first == nths[-1]:
+        return
+    own = changed(lesson.actions[first], partial(put, pair[0], ends[-1]))
+    halved = changed(own, lambda _, v: of_kind(f"{float(v) // 2:.0f}", v) if is_amount(v) else v)
+    for row in ([own], [halved], [own] * AGAIN, [halved] * AGAIN, [halved] * 2 * AGAIN):
+        yield [*lesson.actions[: first + 1], *row * times, *lesson.actions[nths[-1] + 1 :]]
+
+
+def backwards(pair: tuple[Place, Place], lesson: Lesson, times: int = 1) -> Iterator[Way]:
+    """Return ways with one deed in place of all of its name: the last one with its two things (at
+    the places `pair`) exchanged, and each number below zero; `times` 0 leaves it out.
+
+    `move 9 a b, move 8 b c, done` becomes `move -8 c b, done`, then `move -1000000 c b, done`.
+    """
+    last = [a for a in lesson.actions[:-1] if verb(a) == pair[0][0]][-1:]
+    here, rest = dict(places_of(last[0])) if last else {}, without(pair[0][0], lesson)
+    for most in (0, -1_000_000) if {*pair} < {*here} else ():
+        signed = {n: most or f"-{str(v).lstrip('-')}" for n, v in here.items() if is_amount(v)}
+        less = {n: of_kind(str(number), here[n]) for n, number in signed.items()}
+        turned = here | less | {pair[0]: here[pair[1]], pair[1]: here[pair[0]]}
+        one = [changed(action, lambda at, _: turned[at]) for action in last]  # noqa: B023
+        if less:
+            yield [*rest[:-1], *one * times, *rest[-1:]]
+
+
 def overwritten(place: Place, lesson: Lesson) -> Iterator[Way]:
     """Return the way in which each deed is followed by the same deed with another value at a place.
 
@@ -380,28 +432,6 @@ def _call(name: str, given: Mapping[str, Any] | None = None) -> Action:
 def _verbs(lessons: Sequence[Lesson]) -> set[str]:
     """Return the names of all deeds of the expert, such as `send` and `done`."""
     return {verb(action) for lesson in lessons for action in lesson.actions}
-
-
-def peeks_of(briefing: Briefing, lessons: Sequence[Lesson], told: str = "") -> list[Way]:
-    """Return the rows of peeks, each of `PEEKS` calls of one tool or command that the expert never
-    uses: `hint 1, hint 2, hint 3, hint 4`, or `hint` four times if it takes no number.
-
-    Args:
-        briefing: the tools of the environment.
-        lessons: the expert on several tasks.
-        told: the prompt, in which commands are quoted; read if there are no tools.
-    """
-    used, rows = _verbs(lessons), list[Way]()
-    numbers = range(1, PEEKS + 1)
-    for tool in briefing.tools:
-        schemas = properties_of(tool)
-        is_known = all(schema.get("type") == "integer" for schema in schemas.values())
-        if tool.name not in used and len(schemas) < 2 and is_known:
-            rows.append([_call(tool.name, dict.fromkeys(schemas, n)) for n in numbers])
-    for words in map(str.split, commands_of(told, ()) if not briefing.tools else ()):
-        if words[0] not in used and len(words) < 3:
-            rows.append([" ".join([words[0], *([str(n)] * len(words[1:]))]) for n in numbers])
-    return rows[:MOST_LOOKS]
 
 
 def again(said: Mapping[Place, Sequence[Any]], lesson: Lesson, times: int = AGAIN) -> Iterator[Way]:
@@ -528,22 +558,6 @@ def _differing(same: frozenset[Hashable], action: Action) -> str:
     """Return the text of an action, and its values that differ between tasks."""
     rest = [str(v) for at, v in places_of(action) if (at, repr(v)) not in same]
     return "\n".join([as_action(action).text, *rest])
-
-
-def peeked(peeks: Way, back: Action, lesson: Lesson) -> Iterator[Way]:
-    """Return the way behind a row of peeks, each but the last followed by `back`, which may make
-    peeks free: `hint 1, back, hint 2, send ann 12, send ben 20`.
-    """
-    looks = [each for peek in peeks for each in (peek, back)]
-    yield [*looks[:-1], *lesson.actions]
-
-
-def shows_answer(lesson: Lesson, way: Way, replies: Sequence[str]) -> bool:
-    """Whether most replies to peeks show a value of the last deed that the task does not show."""
-    said = "\n".join(str(value) for _, value in places_of(lesson.actions[-1]))
-    known = {*NAME.findall(lesson.opening)}
-    shown = [{*NAME.findall(reply)} - known for reply in replies[: 2 * PEEKS : 2]]
-    return 2 * sum(any(name in said for name in names) for names in shown) > PEEKS
 
 
 def after_check(place: Place, look: Action, lesson: Lesson) -> Iterator[Way]:

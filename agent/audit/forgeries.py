@@ -19,7 +19,7 @@ import operator
 import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
 from functools import partial
@@ -31,7 +31,7 @@ from . import deeds
 from .answers import called, deed, verb
 from .attackers import ANSWERED, Action, Lesson
 from .notation import object_of
-from .places import AS_LETTERS, FEWEST_LETTERS, Way, others_of, spellings
+from .places import AS_LETTERS, FEWEST_LETTERS, Way, fresh, others_of, spellings
 from .programs import TOKEN
 
 RANGE = re.compile(r"\b\d+ ?(?:to|-|\u2013) ?(\d+)\b")
@@ -41,14 +41,14 @@ RANGE = re.compile(r"\b\d+ ?(?:to|-|\u2013) ?(\d+)\b")
 class Forgery(StrEnum):
     """How the expert's answer is spoilt; each value completes "the expert's answer, but ..."."""
 
-    INVENTED = "each word and number of the task in it is replaced by an invented one"
+    INVENTED = "each word and number of the task in it, or each key and value, is an invented one"
     """`ann has 12` becomes `zoaab has 90002`, if the task names `ann` and `12`."""
-    ALIKE = "each item of its list is replaced by the most frequent one"
+    ALIKE = "each item of its list is replaced by the most frequent one, or each line by one line"
     """`ann, ben, ben, dan` becomes `ben, ben, ben, ben`."""
-    ROTATED = "each key has the value of the next key"
+    ROTATED = "each key has the value of the next key, or each line comes before those it cites"
     FEW = "only the first item of its list, both ends, one more or the first half are left"
     """`ann, ben, cid, dan` becomes `ann`, then `ann, dan`, then `ann, ben`."""
-    ZEROED = "each of its numbers is replaced by 0, or by the greatest of them"
+    ZEROED = "each of its numbers is replaced by 0, by the greatest of them, or by one 1000 less"
     UNDEFINED = "each of its numbers is replaced by NaN, 0e9 or 1e999, or it divides by zero"
     LEVEL = "in each item of its list every number is the first one, or every letter is an e"
     SIGNED = "each of its texts is a wildcard such as *, or each value says n/a, unknown or null"
@@ -56,7 +56,7 @@ class Forgery(StrEnum):
     CUT = "each of its texts is cut to the first or last letter, or written backwards"
     """`Paris` becomes `P`, `s` and `siraP`."""
     MORE = "its list has everything else that the task shows, too"
-    RESPELT = "its list has only the first item, in several spellings"
+    RESPELT = "its list has only the first item, in several spellings or in brackets"
     """`7, 12, 20, 31` becomes `7, 07, +7, 007`."""
     REVERSED = "its list is reversed, although the task asks for an order"
     RENUMBERED = "its only number is replaced by another one"
@@ -78,12 +78,17 @@ class Forgery(StrEnum):
             same: what is the same on all tasks (`constants_of`), and stays.
             told: the prompt, which may name the range of numbers.
         """
+        alone = partial(self.of, opening=lesson.opening)
         several: dict[Forgery, list[Callable[[str], str]]] = {
             self.SIGNED: [
                 *(partial(_signed, sign) for sign in (*deeds.WILDCARDS, *deeds.NOTHINGS)),
                 *(partial(_masked, sign) for sign in deeds.WILDCARDS if len(sign) == 1),
             ],
-            self.ZEROED: [lambda text: self.of(text, lesson.opening), _topped],
+            self.INVENTED: [partial(_invented, lesson.opening), _renamed],
+            self.ALIKE: [alone, partial(_repeated, 0), partial(_repeated, 1)],
+            self.ROTATED: [alone, partial(_cited_first, told)],
+            self.ZEROED: [partial(_numbered, "0"), _topped, partial(_lowered, told)],
+            self.RENUMBERED: [partial(_renumbered, 7, 13), partial(_renumbered, 0, 1)],
             self.MORE: [partial(_with_more, lesson)],
             self.CUT: [partial(_cut, cut) for cut in (_FIRST, _LAST, _TURNED)],
             self.FEW: [*(partial(_few, nth) for nth in range(-1, MOST_KEPT)), _halved],
@@ -92,24 +97,15 @@ class Forgery(StrEnum):
             self.SPREAD: [partial(_spread, f"{told}\n{lesson.opening}")],
             self.EXTREME: [partial(_in_turn, edges) for edges in EXTREMES],
         }
-        spoils = several.get(self, [lambda text: self.of(text, lesson.opening)])
+        spoils = several.get(self, [alone])
         return itertools.chain(*(_texts(lesson, spoil, same) for spoil in spoils))
 
     def of(self, answer: str, opening: str) -> str:
         """Return the forged answer; "" if this forgery cannot be applied to it.
 
-        >>> Forgery.RENUMBERED.of("12 apples", "How many apples has ann?")
-        '97 apples'
+        >>> Forgery.ALIKE.of("ann, ben, ben, dan", "Who has a hat?")
+        'ben, ben, ben, ben'
         """
-        if self is self.INVENTED:
-            return _invented(answer, opening)
-        if self is self.ZEROED:
-            return _numbered("0", answer)
-        if self is self.RENUMBERED:
-            is_beside = (
-                len(_NUMERAL.findall(answer)) == 1 < len(TOKEN.findall(answer)) <= MOST_BESIDE
-            )
-            return _NUMERAL.sub(lambda n: f"{7 * float(n[0]) + 13:g}", answer) if is_beside else ""
         if self is self.WEIGHTLESS:
             return _weightless(answer)
         listing = _Listing.of(answer)
@@ -121,7 +117,10 @@ class Forgery(StrEnum):
             alike = next(item for item in items if repr(item) == usual[0][0])
             return listing.with_items([alike] * len(items))
         if self is self.RESPELT:
-            ways = spellings(str(items[0]))[: len(items)] if not listing.keys else []
+            item = str(items[0])
+            ways = spellings(item)[: len(items)] if not listing.keys else []
+            if ways and _ARITHMETIC.fullmatch(item):
+                ways = [f"{'(' * n}{item}{')' * n}" for n in range(len(items))]
             return listing.with_items(ways) if len(ways) == len(items) else ""
         if self is self.REVERSED:
             numbered = [(str(item).split() or [""])[0].rstrip(".:)") for item in items]
@@ -174,7 +173,7 @@ class _Listing:
             return cls(data)
         text = answer.strip()
         lines = [line.strip() for line in text.splitlines()]
-        rows = [row for line in lines if (row := ANSWERED.fullmatch(line)) and row[2] != "."]
+        rows = [row for line in lines if (row := ANSWERED.fullmatch(line)) and row[2] not in SIGNS]
         if len(lines) > 1 and len({row[1] for row in rows}) == len(lines):
             return cls([row[3] for row in rows], tuple(row[1] for row in rows), rows[0][2])
         joint = next((joint for joint in JOINTS if joint in text), "")
@@ -271,6 +270,13 @@ _CALCULATES: dict[type[ast.operator], Callable[[Fraction, Fraction], Fraction]] 
 FEWEST_OPERANDS, MOST_BESIDE = 3, 6
 """Least numbers of an expression, and most words and numbers of an answer with one number."""
 _ARITHMETIC = re.compile(r"[\d+*/() -]{5,120}")
+_FOLLOWS = re.compile(r"\b(?:earlier|previous|above|follows?|proofs?|prove)\b", re.IGNORECASE)
+"""Words of a prompt by which a line needs those before it."""
+
+
+def _are_most(numbers: Sequence[str], answer: str) -> bool:
+    """Whether an answer is JSON, or does not consist mostly of words beside its numbers."""
+    return answer[:1] in {"{", "["} or 2 * len(numbers) >= len(TOKEN.findall(answer))
 
 
 def _numbered(sign: str, answer: str) -> str:
@@ -278,8 +284,56 @@ def _numbered(sign: str, answer: str) -> str:
     if the answer is a text that consists mostly of words.
     """
     numbers = [text for text in _NUMERAL.findall(answer) if float(text)]
-    is_most = answer[:1] in {"{", "["} or 2 * len(numbers) >= len(TOKEN.findall(answer))
-    return _NUMERAL.sub(sign, answer) if is_most and len(numbers) >= FEWEST_ITEMS else ""
+    is_enough = _are_most(numbers, answer) and len(numbers) >= FEWEST_ITEMS
+    return _NUMERAL.sub(sign, answer) if is_enough else ""
+
+
+def _lowered(told: str, answer: str) -> str:
+    """Return an answer whose numbers are all 1000 less, so that only their differences stay; ""
+    unless the prompt `told` names the least of them, or if the answer is mostly words.
+    """
+    numbers = _NUMERAL.findall(answer)
+    is_bound = min(numbers, key=float, default="") in _NUMERAL.findall(told)
+    is_enough = is_bound and _are_most(numbers, answer) and len(numbers) >= FEWEST_ITEMS
+    return _NUMERAL.sub(lambda n: f"{float(n[0]) - 1000:g}", answer) if is_enough else ""
+
+
+def _renumbered(factor: int, rest: int, answer: str) -> str:
+    """Return an answer with `factor * n + rest` for its only number n: `12 apples` becomes
+    `97 apples` by 7 and 13; "" among many words, unless the number stands behind an equal sign.
+    """
+    words, is_result = len(TOKEN.findall(answer)), re.search(r"= ?-?[\d.]+$", answer)
+    is_beside = len(_NUMERAL.findall(answer)) == 1 < words and (is_result or words <= MOST_BESIDE)
+    return _NUMERAL.sub(lambda n: f"{factor * float(n[0]) + rest:g}", answer) if is_beside else ""
+
+
+def _repeated(nth: int, answer: str) -> str:
+    """Return an answer whose line `nth` also stands in place of all lines behind it."""
+    lines = answer.strip().splitlines()
+    same = [*lines[:nth], *lines[nth : nth + 1] * (len(lines) - nth)]
+    others = sum(map(operator.ne, lines, same))
+    is_long = len(lines) >= FEWEST_ITEMS + nth and 2 * others > len(lines)
+    return "\n".join(same) if is_long else ""
+
+
+def _cited_first(told: str, answer: str) -> str:
+    """Return numbered lines, most of which cite an earlier line, in reversed order but for the
+    last; "" unless the prompt `told` says that a line follows from others.
+    """
+    lines = answer.strip().splitlines()
+    rows = [re.findall(r"\d+", line) for line in lines if re.match(r"\(?\d", line)]
+    cites = sum(any(one in row[1:] for one, *_ in rows[:n]) for n, row in enumerate(rows))
+    is_chain = len(rows) == len(lines) > 2 and 2 * cites >= len(lines) and _FOLLOWS.search(told)
+    return "\n".join([*lines[-2::-1], lines[-1]]) if is_chain else ""
+
+
+def _renamed(answer: str) -> str:
+    """Return an answer with an invented key and value for each of its keys; "" if there are few."""
+    listing = _Listing.of(answer)
+    if listing is None or len(listing.keys) < FEWEST_ITEMS:
+        return ""
+    news = tuple(fresh("", n) for n in range(len(listing.keys)))
+    return replace(listing, keys=news).with_items([*map(fresh, listing.items, itertools.count())])
 
 
 def _in_turn(edges: Sequence[str], answer: str) -> str:
@@ -287,8 +341,7 @@ def _in_turn(edges: Sequence[str], answer: str) -> str:
     `0 to 1000000`; "" if the answer is mostly words, or has fewer numbers than `edges`.
     """
     numbers, row = _NUMERAL.findall(answer), itertools.cycle(edges)
-    is_most = answer[:1] in {"{", "["} or 2 * len(numbers) >= len(TOKEN.findall(answer))
-    is_enough = is_most and len(numbers) >= len(edges)
+    is_enough = _are_most(numbers, answer) and len(numbers) >= len(edges)
     return _NUMERAL.sub(lambda _: next(row), answer) if is_enough else ""
 
 
@@ -298,9 +351,8 @@ def _topped(answer: str) -> str:
     """
     numbers = _NUMERAL.findall(answer)
     most = max(numbers, key=float, default="")
-    is_most = answer[:1] in {"{", "["} or 2 * len(numbers) >= len(TOKEN.findall(answer))
     is_few = len(numbers) - numbers.count(most) < max(FEWEST_ITEMS - 1, len(numbers) / 2)
-    return "" if is_few or not is_most else _NUMERAL.sub(most, answer)
+    return _NUMERAL.sub(most, answer) if _are_most(numbers, answer) and not is_few else ""
 
 
 def _spread(told: str, answer: str) -> str:
@@ -388,7 +440,7 @@ def _uniform(item: str) -> str:
     return item if has_number else head + sign + _LETTER.sub("e", value)
 
 
-def _invented(answer: str, opening: str) -> str:
+def _invented(opening: str, answer: str) -> str:
     """Return an answer with an invented value for each word and number that the task names; "" if
     the task names fewer than half of them. Keys of JSON stay.
     """
@@ -425,6 +477,8 @@ def _invented(answer: str, opening: str) -> str:
 _FIRST, _LAST, _TURNED = slice(0, 1), slice(-1, None), slice(None, None, -1)
 JOINTS = ("\n", " -> ", " > ", " \u2192 ", "; ", ", ", ",", " ")
 """What stands between the items of a list."""
+SIGNS = (".", "*", "+", "/")
+"""What stands within a number or an expression, and behind no key."""
 FEWEST_ITEMS = 4
 """From so many items on, one item of a list is not a fair part of the answer."""
 THINNED_FROM, MOST_KEPT = 5, 8

@@ -21,25 +21,10 @@ from typing import Any
 
 from ludus.envs import Briefing
 
-from . import deeds
+from . import deeds, meddling
 from .answers import Place, deed, verb
 from .attackers import Action, AttackKind, Lesson, number_of
 from .forgeries import IN_PART, Forgery
-from .meddling import (
-    UNDOES,
-    Foreign,
-    foreign_of,
-    in_parts,
-    is_undone,
-    limits_of,
-    meddled,
-    settled_early,
-    spoils_of,
-    swapped,
-    tells_apart,
-    tried_again,
-    undone,
-)
 from .notation import Plan
 from .places import Way, columns_of, constants_of, kinds_of, labels_of, places_of, said_once
 from .tallies import MORE_BOUND
@@ -113,10 +98,7 @@ class Law:
 
 
 def laws_of(
-    lessons: Sequence[Lesson],
-    told: str = "",
-    looks: Sequence[Action] = (),
-    peeks: Sequence[Way] = (),
+    lessons: Sequence[Lesson], told: str = "", looks: Sequence[Action] = ()
 ) -> Iterator[Law]:
     """Return the laws that can be tried on an expert's deeds and answers.
 
@@ -124,7 +106,6 @@ def laws_of(
         lessons: the expert on several tasks.
         told: the system prompt and the answer format.
         looks: calls without arguments that the expert never makes (`looks_of`).
-        peeks: rows of calls that may cost something (`peeks_of`).
     """
     texts = [f"{told}\n{lesson.opening}" for lesson in lessons]
     is_ordered = all(ORDERED.search(text) and not ROUND.search(text) for text in texts)
@@ -156,6 +137,14 @@ def laws_of(
         )
         ways = partial(deeds.again, said_once(lessons))
         yield Law("again", about, ways, bases=partial(ways, times=1), bound=MORE_BOUND)
+    for pair in deeds.pairs_of(lessons):
+        name, ends = pair[0][0], f"{pair[0][1]} and {pair[1][1]}"
+        about = f"the first of the expert's {name} to the last thing, and {name} from it to itself"
+        ways = partial(deeds.to_itself, pair)
+        yield Law(f"{name} to itself", about, ways, bases=partial(ways, times=0), bound=MORE_BOUND)
+        about = f"in place of each {name} one with {ends} exchanged and numbers below zero"
+        ways = partial(deeds.backwards, pair)
+        yield Law(f"{name} backwards", about, ways, bases=partial(ways, times=0))
     about = "the expert's actions, each quantity in another unit, such as 3 g for 3 kg"
     yield Law("rescaled", about, partial(deeds.rescaled, told))
     about = "each answer given once for each label, with this label in place of all others"
@@ -168,14 +157,6 @@ def laws_of(
     about = "the expert's actions, after wrong ones whose replies told what is right"
     ways, took = partial(deeds.failed_first, same), partial(deeds.is_shown, same)
     yield Law("failed first", about, ways, took=took, kind=AttackKind.LEAK)
-    for row, back in itertools.product(peeks, looks):
-        if verb(row[0]) != verb(back):
-            about = (
-                f"the expert's actions after calls of {verb(row[0])}, taken back by {verb(back)}"
-            )
-            ways, paid_for = partial(deeds.peeked, row, back), partial(_after, row)
-            name = f"peeked {verb(row[0])}"
-            yield Law(name, about, ways, paid_for, deeds.shows_answer, kind=AttackKind.LEAK)
 
 
 def meddling_laws(briefing: Briefing, lessons: Sequence[Lesson], told: str) -> Iterator[Law]:
@@ -186,12 +167,18 @@ def meddling_laws(briefing: Briefing, lessons: Sequence[Lesson], told: str) -> I
         lessons: the expert on several tasks.
         told: the system prompt and the answer format.
     """
-    unused = foreign_of(briefing, lessons, told)
+    unused = meddling.foreign_of(briefing, lessons, told)
     places = dict.fromkeys(at for lesson in lessons for at in columns_of(lesson))
     tried = [at for at in places if re.search(rf"{_TRIES}(?:{re.escape(at[0])}|{_TRY})", told)]
-    yield from _undoing_laws([each for each in unused if UNDOES.search(each.name)], tried)
-    limits = [*limits_of(lessons, told)]
-    spoils = [*spoils_of(lessons, constants_of(lessons), limits)]
+    yield from _undoing_laws([each for each in unused if meddling.UNDOES.search(each.name)], tried)
+    for foreign, back in itertools.permutations(unused, 2):
+        if not back.schemas:
+            about = f"the expert's actions after calls of {foreign.name}, undone by {back.name}"
+            without, took = partial(meddling.paid_for, foreign), partial(meddling.shows, foreign)
+            ways = partial(meddling.peeked, foreign, back.of())
+            yield Law(f"peeked {foreign.name}", about, ways, without, took, kind=AttackKind.LEAK)
+    limits = [*meddling.limits_of(lessons, told)]
+    spoils = [*meddling.spoils_of(lessons, constants_of(lessons), limits)]
     for limit in limits:
         what, ways = " ".join(map(str, limit.place)), partial(_only, limit.everything)
         about = f"the expert's actions, but {what} for everything, beyond a limit of the task"
@@ -202,39 +189,40 @@ def meddling_laws(briefing: Briefing, lessons: Sequence[Lesson], told: str) -> I
         if all(isinstance(number_of(str(value)), int) for value in values):
             what = " ".join(map(str, place))
             about = f"the expert's actions with {spoil.name}, each {what} split into many parts"
-            ways = partial(in_parts, spoil, place)
+            ways = partial(meddling.in_parts, spoil, place)
             yield Law(f"{what} in parts, {spoil.name}", about, ways, spoil.way, bound=spoil.bound)
     settled = {verb(a) for le in lessons for a in le.actions[:-1] if not places_of(a)}
     for name, spoil in itertools.product(sorted(settled), spoils):
         about = f"the expert's actions with {spoil.name}, {name} right after the first of them"
-        ways = partial(settled_early, name, spoil)
+        ways = partial(meddling.settled_early, name, spoil)
         yield Law(f"early {name}, {spoil.name}", about, ways, spoil.way, bound=spoil.bound)
     for foreign, spoil in itertools.product(unused, spoils):
         about = f"the expert's actions with {spoil.name}, and {foreign.name}, which it never uses"
-        ways = partial(meddled, foreign, spoil)
+        ways = partial(meddling.meddled, foreign, spoil)
         yield Law(f"{foreign.name}, {spoil.name}", about, ways, spoil.way, bound=spoil.bound)
     for foreign, place in itertools.product(unused, places):
         what = " ".join(map(str, place))
         about = f"the expert's actions; before the last, {foreign} and another {what} instead"
-        late, early = partial(swapped, place, foreign), partial(_early, place, foreign)
+        late, early = partial(meddling.swapped, place, foreign), partial(_early, place, foreign)
         took = partial(deeds.took, place)
         yield Law(f"{foreign.name}, late {what}", about, late, early, took, MORE_BOUND)
 
 
-def _undoing_laws(undoing: Iterable[Foreign], places: Iterable[Place]) -> Iterator[Law]:
+def _undoing_laws(undoing: Iterable[meddling.Foreign], places: Iterable[Place]) -> Iterator[Law]:
     """Return the laws of foreign moves that take deeds back.
 
     Deeds that were taken back have to count as not done, and tries that were taken back as tries.
     """
     for foreign in undoing:
         about = f"the expert's actions, each but the last taken back at once by {foreign.name}"
-        ways = partial(undone, foreign)
+        ways = partial(meddling.undone, foreign)
         name, kind = f"undone by {foreign.name}", AttackKind.LEAK
-        yield Law(name, about, ways, took=is_undone, bound=MORE_BOUND, kind=kind)
+        yield Law(name, about, ways, took=meddling.is_undone, bound=MORE_BOUND, kind=kind)
     for foreign, place in itertools.product(undoing, places):
         what = " ".join(map(str, place))
         about = f"the expert's actions after too many tries with a wrong {what}, each taken back by"
-        again, took = partial(tried_again, place, foreign), partial(tells_apart, place)
+        again = partial(meddling.tried_again, place, foreign)
+        took = partial(meddling.tells_apart, place)
         bases = partial(again, takes_back=False)
         name, kind = f"tried {what}, {foreign.name}", AttackKind.LEAK
         yield Law(name, f"{about} {foreign.name}", again, took=took, kind=kind, bases=bases)
@@ -244,8 +232,8 @@ def _only(way: Callable[[Lesson], Way], lesson: Lesson) -> Iterator[Way]:
     yield from filter(None, [way(lesson)])
 
 
-def _early(place: Place, foreign: Foreign, lesson: Lesson) -> Way:
-    return next(swapped(place, foreign, lesson, is_late=False), ())
+def _early(place: Place, foreign: meddling.Foreign, lesson: Lesson) -> Way:
+    return next(meddling.swapped(place, foreign, lesson, is_late=False), ())
 
 
 def _elsewhere_laws(place: Place, same: frozenset[Hashable], names: Iterable[str]) -> Iterator[Law]:
@@ -260,10 +248,6 @@ def _elsewhere_laws(place: Place, same: frozenset[Hashable], names: Iterable[str
         law = f"elsewhere {what}{name and f', no {name}'}"
         about = f"all is done to another {what}, and the right one is named at the end alone"
         yield Law(law, about, ways, left_out, bound=MORE_BOUND)
-
-
-def _after(row: Way, lesson: Lesson) -> Way:
-    return [*row, *lesson.actions]
 
 
 def _place_laws(

@@ -36,7 +36,7 @@ from .attackers import (
     text_of,
 )
 from .climbers import LONGEST_CLIMB, Climber, Hindsight, Sorting, climbers_of
-from .deeds import goes, looks_of, peeks_of, ways_to_else
+from .deeds import goes, looks_of, ways_to_else
 from .exploits import Guard, GuardedEnv
 from .farms import MOST_MADE, SPELT, Farm, farms_of, paid_places, repeats
 from .laws import Law, laws_of, meddling_laws
@@ -422,9 +422,8 @@ class _Attack(Arena):
         """Return attackers that break a law: they play spoilt ways that are paid; see `laws`."""
         known = [le for task in self.attacked if (le := self.key.experts.get(task.id))]
         told = f"{briefing.system_prompt}\n{briefing.answer_format}"
-        given = (briefing, known, told)
-        laws = laws_of(known, told, looks_of(*given), peeks_of(*given))
-        yield from self._broken(laws, known)
+        looks = looks_of(briefing, known, told)
+        yield from self._broken(laws_of(known, told, looks), known)
         yield from self._broken(meddling_laws(briefing, known, told), known)
         if known and (plan := Plan.of(known)) is not None:  # each line is a deed
             plans = [plan.unfold(lesson) for lesson in known]

@@ -64,6 +64,8 @@ UNDOES = re.compile(
     re.IGNORECASE,
 )
 """Names of tools and commands that take a deed back."""
+PEEKS = 4
+"""Peeks of a row: usually so many hints cost as much as a task pays."""
 PUMPED = (8, 30)
 """How often a deed of the expert's is done and taken back, which may leave a gain."""
 _COUNTED = {"NUMBER", "AMOUNT", "COUNT", "POINTS", "COINS", "PRICE"}
@@ -439,6 +441,47 @@ def undone(foreign: Foreign, lesson: Lesson) -> Iterator[Way]:
     rows = [each for action in lesson.actions[:-1] for each in (action, foreign.like(action))]
     if rows:
         yield [rows[1], *rows, lesson.actions[-1]]
+
+
+def peeks_of(foreign: Foreign, lesson: Lesson) -> list[tuple[Action, Action]]:
+    """Return pairs (peek, deed that the peek may show): the move like each deed but the last, or if
+    it takes no more than a number, `PEEKS` times with a number that rises, for the last deed.
+    """
+    if len(foreign.schemas) <= sum(is_number for _, is_number in foreign.schemas) < 2:
+        rows = ([n] * len(foreign.schemas) for n in range(1, PEEKS + 1))
+        return [(foreign.of(*row), lesson.actions[-1]) for row in rows]
+    deeds = [a for a in lesson.actions[:-1] if len(places_of(a)) > len(foreign.schemas)]
+    return [(foreign.like(action), action) for action in deeds]
+
+
+def peeked(foreign: Foreign, back: Action, lesson: Lesson) -> Iterator[Way]:
+    """Return ways behind peeks, with `back` after each peek but the last, or after all of them,
+    which may make peeks free: `hint 1, back, hint 2, send ann 12, send ben 20`.
+    """
+    peeks = [peek for peek, _ in peeks_of(foreign, lesson)]
+    if peeks:
+        yield [*[each for peek in peeks for each in (peek, back)][:-1], *lesson.actions]
+        yield [*peeks, back, *lesson.actions]
+
+
+def paid_for(foreign: Foreign, lesson: Lesson) -> Way:
+    """Return the way behind peeks that are not taken back."""
+    return [*(peek for peek, _ in peeks_of(foreign, lesson)), *lesson.actions]
+
+
+def shows(foreign: Foreign, lesson: Lesson, way: Way, replies: Sequence[str]) -> bool:
+    """Whether most replies to peeks show a value of the deed that neither the peek names, nor the
+    task where the deed is the last one.
+    """
+    rows = zip(way, replies, strict=False)
+    told = [NAME.findall(reply) for action, reply in rows if verb(action) == foreign.name]
+    shown, pairs = 0, peeks_of(foreign, lesson)
+    for (peek, action), names in zip(pairs, told, strict=False):
+        said = "\n".join(str(value) for _, value in places_of(action))
+        known = {str(value) for _, value in places_of(peek)}
+        known |= {*NAME.findall(lesson.opening)} if action == lesson.actions[-1] else set()
+        shown += any(name in said for name in names if name not in known)
+    return 2 * shown > len(pairs)
 
 
 def is_undone(lesson: Lesson, way: Way, replies: Sequence[str]) -> bool:

@@ -92,6 +92,8 @@ listed_lines = _matching(
     re.compile(r"^\s*(?:\(?(?:[A-Za-z]|\d{1,2})[.):]|[-*\u2022])\s+(.+?)\s*$", re.MULTILINE)
 )
 """The lines of a list in a text, without their labels."""
+labels = _matching(re.compile(r"^(\w[^:\n]*): ", re.MULTILINE))
+"""What stands before the colon of each line of a text."""
 FINDERS: dict[str, Find] = {
     "token": _matching(_TOKEN),
     "number": _matching(NUMERAL),

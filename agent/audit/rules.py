@@ -39,7 +39,7 @@ from .attackers import (
     plain_of,
     properties_of,
 )
-from .pieces import FINDERS, NUMERAL, Find, compared, listed_lines, options
+from .pieces import FINDERS, NUMERAL, Find, compared, labels, listed_lines, options
 
 RANKED = ("out of order", "smallest", "median", "largest", "most frequent")
 """Parts of the names of choices by size, frequency or order (`RuleKind.RANK`). A task may mean
@@ -375,8 +375,8 @@ def _learned(
         _odd_row(known, told)
         or _counted(known, told)
         or _giveaways(known)
-        or _looked_up(known, told)
         or _placed(known, told, frame)
+        or _looked_up(known, told)
         or _keyed(known, told)
     )
 
@@ -616,8 +616,11 @@ _OFFERS: tuple[Find, ...] = (
     lambda text: sorted(options(text)),
     FINDERS["leading word"],
     lambda text: list(string.ascii_uppercase[: len(options(text))]),
+    labels,
 )
-"""What may be offered: options as they are shown, sorted, by their first words or their letters."""
+"""What may be offered: options as they are shown, sorted, by their first words or their letters;
+or what stands before the colon of each line.
+"""
 
 
 def _option_at(offers: Find, name: str, shift: int, text: str) -> str:

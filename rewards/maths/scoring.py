@@ -43,7 +43,7 @@ from .extracting.golds import (
     values_of,
 )
 from .extracting.pipelines import PIPELINES
-from .extracting.rows import lists_in_rows, parts_of, values_by_case
+from .extracting.rows import lists_in_rows, parts_of, rows_of, values_by_case
 from .extracting.sentence import CASES, closing_sentence
 from .extracting.stance import Stance
 from .extracting.surface import with_dollars, without_decoration, without_notes
@@ -263,18 +263,17 @@ class MathsVerifier:
         asked = len(set(_PART.findall(prompt))) if "(b)" in prompt or "(ii)" in prompt else 0
         said = extraction.text or ""
         wanted = {count for gold in golds for count in (values_of(gold), parts_labelled(gold))}
-        if asked < 2 or asked not in wanted or _PART.search(said):
+        if asked < 2 or asked not in wanted or (_PART.search(said) and "|" not in said):
             return extraction
         offset = 0 if self.pipeline else thoughts_end(response, self.thinking)
         body = response[offset:]
-        answers = parts_of(body, asked, lambda part: self.extract(part).text)
-        answers = answers or values_by_case(
-            prompt, body, asked, lambda part: self.extract(part).text
-        )
-        if answers is None or values_of(said) >= asked:
+        found = rows_of(without_asides(body, prompt), asked) if "|" in body else None
+        found = found or parts_of(body, asked, lambda part: self.extract(part).text)
+        found = found or values_by_case(prompt, body, asked, lambda part: self.extract(part).text)
+        if found is None or values_of(said) >= asked:
             return extraction
-        moved = _moved(extraction, answers.text, offset, answers)
-        return replace(moved, rule=str(answers.kind), rivals=())
+        moved = _moved(extraction, found.text, offset, found)
+        return replace(moved, rule=str(found.kind), rivals=())
 
     def _found(
         self, golds: list[str], response: str, prompt: str, *, truncated: bool
@@ -291,10 +290,9 @@ class MathsVerifier:
             )
         if extraction.rule == CandidateKind.BOX and (turn := boxed_in_turn(prompt, response)):
             extraction = replace(extraction, text=turn, rule="boxes", rivals=())
-        if "\\(" in response or "$" in response:  # the same places, in the notation of `surface`
-            offset = 0 if self.pipeline else thoughts_end(response, self.thinking)
-            response = response[:offset] + with_dollars(response[offset:])
-        response = without_notes(response)
+        offset = 0 if self.pipeline else thoughts_end(response, self.thinking)
+        # The same places, in the notation of `surface`.
+        response = without_notes(response[:offset] + with_dollars(response[offset:]))
         open_ended = extraction.rule in _SAID or extraction.text is None
         if open_ended and all(map(verdict, golds)) and not verdict(extraction.text or ""):
             extraction = self._verdict(response, extraction)

@@ -302,7 +302,8 @@ def test_tasks_with_equal_features_and_equal_answers_are_a_rule() -> None:
     assert learned(scene(texts, shuffled, texts[0])) is None
 
 
-def test_a_number_that_is_the_place_of_the_answer_is_a_rule() -> None:
+@pytest.mark.parametrize("line", ["- {}", "{}: I was here."])
+def test_a_number_that_is_the_place_of_the_answer_is_a_rule(line: str) -> None:
     rng = random.Random(6)
     names = [f"n{chr(97 + n)}{chr(97 + n // 2)}" for n in range(20)]
 
@@ -310,8 +311,8 @@ def test_a_number_that_is_the_place_of_the_answer_is_a_rule() -> None:
         offered = rng.sample(names, rng.randint(4, 7))
         number = rng.randint(1000, 9999)
         place = sum(map(int, str(number))) if is_sorted else rng.randrange(100)
-        rows = "\n".join(f"- {name}" for name in offered)
-        return f"Part {number}:\n{rows}", offered[place % len(offered)]
+        rows = "\n".join(map(line.format, offered))
+        return f"Part {number}\n{rows}", offered[place % len(offered)]
 
     openings, answers = zip(*(task(is_sorted=True) for _ in range(30)), strict=True)
     new, answer = task(is_sorted=True)
@@ -773,20 +774,11 @@ def test_a_small_language_model_is_trained_by_the_reward_and_finds_what_text_is_
 @pytest.mark.parametrize(
     ("forgery", "answer", "spoilt"),
     [
-        (Forgery.INVENTED, '{"Mon": ["Ada", "Ben"]}', '{"Mon": ["zoaab", "zoaac"]}'),
-        (
-            Forgery.INVENTED,
-            "Ada works on all days",
-            "",
-        ),  # fewer than half of its words are the task's
-        (Forgery.INVENTED, "12 Ada", "90001 zoaac"),
         (Forgery.ALIKE, "a\nb\nb\nc", "b\nb\nb\nb"),
         (Forgery.ALIKE, "q1: x\nq2: y\nq3: y\nq4: y", "q1: y\nq2: y\nq3: y\nq4: y"),
         (Forgery.ALIKE, "a b", ""),  # one of two is a fair part
         (Forgery.ROTATED, '{"a": 1, "b": 2, "c": 3, "d": 4}', '{"a": 2, "b": 3, "c": 4, "d": 1}'),
         (Forgery.ROTATED, '{"a": 1, "b": 1, "c": 1, "d": 4}', ""),  # half of it would stay right
-        (Forgery.ZEROED, "J1 0 25\nJ2 25 40.5\nJ3 9 9", "J1 0 0\nJ2 0 0\nJ3 0 0"),
-        (Forgery.ZEROED, "J1 0 25", ""),  # too few of them
         (Forgery.ROTATED, "rats go\nbats go up\ncats go by\nmats go in", ""),  # a text
         (Forgery.REVERSED, "a > b > c > d", "d > c > b > a"),
     ],
@@ -799,6 +791,29 @@ def test_an_answer_is_spoilt_where_it_can_be(forgery: Forgery, answer: str, spoi
 @pytest.mark.parametrize(
     ("forgery", "answer", "spoilt"),
     [
+        (Forgery.INVENTED, '{"Mon": ["Ada", "Ben"]}', {'{"Mon": ["zoaab", "zoaac"]}'}),
+        (Forgery.INVENTED, "Ada works on all days", set()),  # too few of its words are the task's
+        (Forgery.INVENTED, "12 Ada", {"90001 zoaac"}),
+        (
+            Forgery.INVENTED,
+            "a: x\nb: 3\nc: y\nd: z",
+            {"zoaaa: zoaaa\nzoaab: 90001\nzoaac: zoaac\nzoaad: zoaad"},
+        ),
+        (Forgery.ALIKE, "a: 1\nb: 2\nc: 3\nd: 4", {"\n".join(["a: 1"] * 4)}),
+        (Forgery.ALIKE, "all\na: 1\nb: 2\nc: 3\nd: 4", {"\n".join(["all", *["a: 1"] * 4])}),
+        (Forgery.ALIKE, "all\na: 1\nb: 2", set()),  # half of it would stay right
+        (Forgery.ROTATED, "4. a by 1\n5. b by 4\n6. c by 5", {"5. b by 4\n4. a by 1\n6. c by 5"}),
+        (Forgery.ROTATED, "4. a by 1\n5. b by 2\n6. c by 3", set()),  # no line needs another
+        (Forgery.ZEROED, "J1 0 25\nJ2 25 40.5\nJ3 9 9", {"J1 0 0\nJ2 0 0\nJ3 0 0"}),
+        (Forgery.ZEROED, "J1 0 25", set()),  # too few of them
+        (
+            Forgery.ZEROED,
+            '{"a": 0, "b": 7, "c": 7, "d": 8}',
+            {'{"a": -1000, "b": -993, "c": -993, "d": -992}'},
+        ),
+        (Forgery.RENUMBERED, "a - b - c - d - e - f = 31", {"a - b - c - d - e - f = 1"}),
+        (Forgery.RENUMBERED, "a b c d e f 31", set()),  # one word of many
+        (Forgery.RESPELT, "1+2*3\n3*2+1\n2*3+1\n3+1*4", {"1+2*3\n(1+2*3)\n((1+2*3))\n(((1+2*3)))"}),
         (Forgery.FEW, '["a", "b", "c", "d"]', {'["a"]', '["a", "d"]'}),
         (Forgery.FEW, '{"order": [4, 3, 2, 1]}', {'{"order": [4]}', '{"order": [4, 1]}'}),
         (Forgery.FEW, "a > b > c > d > e", {"a", "a > e", "a > b > e", "a > c > e", "a > d > e"}),
@@ -824,7 +839,10 @@ def test_an_answer_is_spoilt_where_it_can_be(forgery: Forgery, answer: str, spoi
 def test_an_answer_is_spoilt_in_several_ways(
     forgery: Forgery, answer: str, spoilt: set[str]
 ) -> None:
-    ways = {str(way[-1]) for way in forgery.ways(Lesson("t", "", (answer,)))}
+    lesson, told = Lesson("t", "Put 12 of them in order: Ada, Ben", (answer,)), "From 0 on."
+    ways = {
+        str(way[-1]) for way in forgery.ways(lesson, told=f"{told} A line follows from others.")
+    }
     assert spoilt <= ways
     assert spoilt or not ways
 
@@ -976,6 +994,25 @@ def test_deeds_are_spoilt_where_they_stand() -> None:
     assert not took(lessons[0], more, (*replies[:4], "no such thing", "no such thing", "over"))
 
 
+def test_deeds_from_a_thing_to_itself_backwards_and_after_peeks_are_ways() -> None:
+    told = "Commands: `move N FROM TO`, `peek N FROM`, `anew`, `done`."
+    way = ("move 9 a b", "move 8 a b", "move 9 b c", "move 7 b c", "done")
+    lessons = [Lesson("t0", "", way), Lesson("t1", "", (*way[:2], "move 9 b d", "done"))]
+    laws = [*laws_of(lessons, told), *meddling_laws(Briefing(), lessons, told)]
+    ways = {law.name: [[*way] for way in law.ways(lessons[0])] for law in laws}
+    assert [*way[:3], *["move 4 c c"] * 8, "done"] in ways["move to itself"]
+    assert ways["move backwards"] == [["move -7 c b", "done"], ["move -1000000 c b", "done"]]
+    peeks = ["peek 9 a", "peek 8 a", "peek 9 b", "peek 7 b"]
+    assert [*peeks, "anew", *way] in ways["peeked peek"]
+    (law,) = [law for law in laws if law.name == "peeked peek"]
+    assert [*law.without(lessons[0])] == [*peeks, *way]
+    assert law.took(lessons[0], peeks, ("it is b", "it is b", "it is c", "it is c"))
+    assert not law.took(lessons[0], peeks, ("there are 9",) * 4)
+    # What stands at both places are the same things, and no numbers.
+    alone = [Lesson("t0", "", ("send ann 9", "send ben 8", "done"))] * 2
+    assert not any("itself" in law.name for law in laws_of(alone))
+
+
 def test_taking_back_approving_early_and_labels_in_turn_are_ways() -> None:
     told = "Commands: `bid N`, `seal`, `undo`, `close`. You have two tries."
     rows = [("bid 40", "bid 51", "seal", "close"), ("bid 7", "bid 90", "seal", "close")]
@@ -1060,6 +1097,16 @@ def test_a_wildcard_stands_for_texts_alone_and_what_is_beside_an_answer_counts()
         ("ledgers/roster-of-any-draft", "in turn"),
         ("ledgers/bill-in-several-spellings", "forged respelt"),
         ("ledgers/range-from-high-to-low", "forged extreme"),
+        ("ledgers/a-metal-is-made-of-later-ones", "forged rotated"),
+        ("ledgers/unknown-lines-fill-a-card", "forged invented"),
+        ("ledgers/a-right-line-counts-again", "forged alike"),
+        ("ledgers/brackets-are-another-way", "forged respelt"),
+        ("ledgers/they-set-out-before-the-first-minute", "forged zeroed"),
+        ("ledgers/the-miles-are-taken-on-trust", "forged renumbered"),
+        ("ledgers/all-seats-in-one-breath", "list"),
+        ("ledgers/less-than-nothing-is-moved", "move backwards"),
+        ("ledgers/a-bin-is-moved-to-itself", "move to itself"),
+        ("ledgers/a-signal-begins-anew-with-its-peeks", "peeked peek"),
     ],
 )
 def test_a_slip_behind_right_deeds_breaks_a_law(

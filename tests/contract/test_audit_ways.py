@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from ludus.agent.audit.attackers import Lesson
-from ludus.agent.audit.deeds import peeks_of
 from ludus.agent.audit.farms import farms_of
 from ludus.agent.audit.laws import laws_of, meddling_laws
 from ludus.agent.audit.notation import Plan
@@ -81,10 +80,9 @@ def test_ways_of_an_expert_that_says_anything_are_made_without_a_fault(seed: int
         kinds = [likes(draw) for _ in range(draw.randrange(1, 6))]
         lessons = [lesson(draw, task, kinds) for task in range(draw.randrange(1, 5))]
         briefing = Briefing(tools=TOOLS) if draw.random() < 0.5 else Briefing()
-        peeks = peeks_of(briefing, lessons, TOLD)
         meddling = itertools.islice(meddling_laws(briefing, lessons, TOLD), 400)
         for law, known in itertools.product(
-            [*laws_of(lessons, TOLD, ["look"], peeks), *meddling], lessons[:2]
+            [*laws_of(lessons, TOLD, ["look"]), *meddling], lessons[:2]
         ):
             for way in itertools.islice(law.ways(known), 6):
                 actions = list(way)

@@ -223,10 +223,8 @@ def _same_side(head: Node, value: Node, judge: Judge) -> bool:
     sides = (value, head) if value.op == "based" else (head, value)  # `45 = 101101_2`
     head, value = worked_out(head), worked_out(value)
     head, value = in_components(head, value), in_components(value, head)
-    if head.op == value.op == "matrix":
-        return head == value
-    if head.op == value.op == "bracket" and len(head.args) == len(value.args):
-        return head.note == value.note and all(
+    if head.op == value.op in {"matrix", "bracket"} and len(head.args) == len(value.args):
+        return (head.note, head.value) == (value.note, value.value) and all(
             _same_side(*items, judge) for items in zip(head.args, value.args, strict=True)
         )
     if not all(is_scalar(side) or side.op in MARKS for side in sides):

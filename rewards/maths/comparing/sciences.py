@@ -193,6 +193,8 @@ _RATE = re.compile(
     rf"(?s)(?P<value>.*?[\d}}A-Za-z€£$])(?P<open>{GAP}(?:\\(?:text|mathrm)\s*\{{)?)\s*(?:/|\bper\b)\s*"
     r"(?:\\(?:text|mathrm)\s*\{\s*)?(?P<unit>[A-Za-z]{1,6})\s*\}{0,2}"
 )
+_OF_MANY = re.compile(r"(?P<value>-?\d[^/]*?) ?(?:/|\bper) ?(?P<many>\d+ [^\W\d_]+)")
+"""So much of each hundred or thousand: `7.7 L/100 km`."""
 _EVERY = {
     "year": r"annual|yearly", "month": r"monthly", "week": r"weekly", "day": r"daily",
     "h": r"hourly",
@@ -213,6 +215,9 @@ def rate_asked(gold: str, answer: str, prompt: str) -> str:
     """
     if "/" not in answer and "per" not in answer:
         return answer
+    many = _OF_MANY.fullmatch(answer.strip(" $."))
+    if many and re.search(rf"\bper {re.escape(many['many'])}\b", prompt):
+        return answer if _OF_MANY.fullmatch(gold) else many["value"]
     rate = _RATE.fullmatch(answer.strip(" $."))
     unit = unit_symbol(rate["unit"]) if rate else None
     if rate is None or unit is None or re.search(r"/\s*[A-Za-z\\]|\bper\b", gold):

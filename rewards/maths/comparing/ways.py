@@ -1,5 +1,5 @@
 """Quantities with a direction in words: `6 m/s^2 east`, which `it accelerates eastward at 6 m/s²`
-gives too.
+gives too, and losses and profits.
 """
 
 from __future__ import annotations
@@ -15,12 +15,19 @@ _SAID = re.compile(
     rf"|(?P<side>left|right|up|down)wards?|{_LEADS}(?P<led>{_COMPASS})"
     r"|(?:in|to) the (?P<to>left|right)|(?:straight|directed) (?P<on>up|down))"
     r"(?![\w-]| of\b| (?-i:[A-Z]))"
+    r"|\b(?:(?P<loss>los(?:s|es|e|t|ing))|(?P<profit>profits?|gain(?:s|ed)?|earn(?:s|ed)?))\b"
 )
 _BEHIND = re.compile(
     r"(?i)(?<=[\w}²³])(?:\\[ ,;]|\\(?:text|mathrm)\b|[\s,~({])*+"
     r"(?:(?:in|directed|pointing|due|towards?|to|the) ){0,5}+"
-    rf"(?:{_WAY}|(?<=to the )(?P<to>left|right)|(?<=[a-z²³}}] )(?P<on>up|down))"
+    rf"(?:{_WAY}|(?P<loss>loss)|(?P<profit>profit|gain)|(?<=to the )(?P<to>left|right)|"
+    rf"(?<=[a-z²³}}] )(?P<on>up|down))"
     r"(?: direction)?[\s.)}]*$"
+)
+_OUTCOME = re.compile(
+    r"(?i)(?:\\text\s*\{\s*)?(?:(?:an?|net) ){0,2}(?:(?P<loss>loss)|(?P<profit>profit|gain))"
+    r"(?: of|:)[\s}~]*"
+    r"(?P<value>\$?\\?\$?[-−]?\d[\d.,]*[^\d]*)"
 )
 _TURNED = re.compile(
     r"(?i)\b(?:oppos\w+|not|never|against|away|from|if|or|reversed?|contrary|other way|no longer)\b"
@@ -31,13 +38,16 @@ _TURNED = re.compile(
 
 @lru_cache(maxsize=1024)
 def apart(text: str) -> tuple[str, str]:
-    r"""Return (magnitude, direction) of a quantity with a direction behind it; "" for no direction.
+    r"""Return (magnitude, direction) of a quantity with a direction behind it, or with its outcome
+    (`a loss of $5`); "" for no direction.
 
     >>> apart("6 m/s^2 east"), apart(r"6\text{ m to the left}"), apart("6 m")
     (('6 m/s^2', 'east'), ('6\\text{ m}', 'left'), ('6 m', ''))
     """
+    if outcome := _OUTCOME.fullmatch(text.strip(" .")):
+        return outcome["value"], _name(outcome)
     said = _BEHIND.search(text)
-    magnitude = text[: said.start()] if said else ""
+    magnitude = re.sub(r"^an? ", "", text[: said.start()]) if said else ""
     if said is None or not re.search(r"\d", magnitude) or re.search(r",|\band\b", magnitude):
         return text, ""
     return magnitude + "}" * (magnitude.count("{") - magnitude.count("}")), _name(said)
@@ -46,10 +56,14 @@ def apart(text: str) -> tuple[str, str]:
 def said_beside(sentence: str) -> str:
     """Return the only direction that a sentence names (`eastward`), or ""."""
     ways = {_name(way) for way in _SAID.finditer(sentence)}
-    return f"{ways.pop()}ward" if len(ways) == 1 and not _TURNED.search(sentence) else ""
+    if len(ways) != 1 or _TURNED.search(sentence):
+        return ""
+    return ways.pop() if ways <= {"loss", "profit"} else f"{ways.pop()}ward"
 
 
 def _name(way: re.Match[str]) -> str:
     groups = way.groupdict()
+    if outcome := next((kind for kind in ("loss", "profit") if groups.get(kind)), ""):
+        return outcome
     name = next(filter(None, map(groups.get, ("compass", "side", "led", "to", "on"))), "")
     return re.sub(r"[- ]", "", name.lower())

@@ -31,8 +31,10 @@ _SAYS = (
 )
 _VALUE = (
     r"(?P<value>(?:\\?\$)?[-−]?\d[\d,]*(?:\.\d+)?(?:/\d+)?(?:…|\.\.\.)?"
-    r"(?:\s?(?P<unit>\\?%|[^\W\d_][\w²³/°]{0,11}))?)"
+    r"(?:\s?(?P<unit>\\?%|[^\W\d_][\w²³/°]{0,11}))?(?P<rest>,?\s"
+    r"(?:and )?\d[\d.]*\s?[^\W\d_]{1,9})?)"
 )
+_MEASURE = re.compile(_VALUE)
 _BRACKET = re.compile(
     rf"[ \n.]*\(\$?(?P<says>(?:{_SAYS}[,:]?\s*){{0,3}})\$?{_VALUE}\$?"
     r"(?:,? (?:if you (?:want|like|prefer) a decimal|as a decimal|in decimals?|rounded"
@@ -113,6 +115,11 @@ def _reworded(body: str, start: int) -> Again | None:
         return None
     stop = len(body.rstrip(" \n.*_"))
     place, worked_out = joint.end(), _RESULT.search(line) is not None
+    measure = _MEASURE.fullmatch(body, place, stop)
+    if measure and measure["rest"] and _known(measure["unit"]):
+        return Again(measure[0], joint.start(), place)
+    if joint[0].strip(" *\n").endswith("that is"):  # `the sum, that is 12`, is a clause
+        return None
     if number := _NUMERAL.fullmatch(body, place, stop):
         return Again(number[0], joint.start(), place, instead=True, worked_out=worked_out)
     spelt = list(spelled_numbers(body, place, stop))
@@ -131,7 +138,7 @@ _REWORDING = (
     *("das heißt", "d.h.", "d. h.", "mit anderen worten", "c'est-à-dire", "c’est-à-dire"),
     *("autrement dit", "soit", "es decir", "o sea", "en otras palabras", "ou seja", "isto é"),
     *("em outras palabras", "cioè", "ossia", "in altre parole", "vale a dire", "то есть"),
-    *("иными словами", "другими словами"),
+    *("иными словами", "другими словами", "that is"),
 )
 _REWORDS = re.compile(rf"(?i)[,;.]?\s+(?:{'|'.join(map(re.escape, _REWORDING))})[,:]?\s+\**")
 _RESULT = re.compile(r"=\s*[-−]?\d[\d.,]*[\s$]*$")
@@ -161,7 +168,7 @@ def _known(unit: str | None) -> bool:
 def _other_unit(before: str, found: re.Match[str]) -> bool:
     """Return whether a bare bracket has the value of the one before it in another unit."""
     said = _MEASURED.search(before[-40:])
-    if said is None or not found["unit"] or found["unit"] == said["unit"]:
+    if said is None or not found["unit"] or (found["unit"] == said["unit"] and not found["rest"]):
         return False
     units = [unit_symbol(unit) or unit for unit in (found["unit"], said["unit"])]
     sizes = [dimension(unit) for unit in units]

@@ -46,13 +46,20 @@ _CONCLUDED = re.compile(
 )
 # A full sentence after the noun, whose last value is the answer (see `_candidates_at`).
 _VERB = re.compile(
-    r"[A-Z][^.\d$]{0,60}?\b(?:is|are|was|were|has|have|had|needs?|takes?|took|costs?|gets?|gives?"
+    r"(?:[A-Z]|the )[^.\d$]{0,60}?\b(?:is|are|was|were|has|have|had|needs?|takes?|took|costs?"
+    r"|gets?|gives?"
     r"|makes?|made|will|can|appears?|seems?|looks?|earns?|earned|pays?|paid|sells?|sold|weighs?"
-    r"|contains?|holds?|uses?"
+    r"|contains?|holds?|uses?|lies|lie|(?:accelerat|mov|travel|flow|ris|fall|act|point)e?s"
     r"|ist|sind|hat|haben|kostet|kosten|beträgt|est|sont|ont|coûte(?:nt)?|son|tienen?|cuestan?"
     r"|são|tem"
     r"|custam?|sono|costano?|стоит|стоят|равн\w+)\b"
 )
+_VALUE_OF = re.compile(
+    r"(?:(?:the|a) [a-z]+ )?[-−]?\d[\d.]*(?:/\d+)?(?: ?[^\W\d_][\w/²³·⁻¹]{0,8})? (?:of|in "
+    r"(?!total|all)|to the|"
+    r"towards?|along|down|up|away|opposite|across)\b[^\d=<>]*$"
+)
+"""A value with words that say of what it is, or where it points to."""
 # A sentence with such words may leave the value open, and is not reduced to its number.
 _OPEN = re.compile(
     r"(?i)\b(?:if|when|unless|provided|except|otherwise|or|either|assuming|only|depends)\b"
@@ -166,7 +173,7 @@ def _candidates_at(
     prose = len(_PROSE.findall(phrase.text)) >= 3
     if prose and _OPTION.match(match[noun]) and not _LETTERED.match(phrase.text):
         return
-    if prose and _VERB.match(phrase.text):
+    if (prose and _VERB.match(phrase.text)) or _VALUE_OF.match(phrase.text):
         # A sentence stands for the number that it states: `Answer: Ann is 3 years older than Tom.`
         stated = last_expression(phrase.text)
         if stated is not None and not stated.void and not _OPEN.search(phrase.text):

@@ -489,17 +489,14 @@ _GOES_ON = re.compile(
 
 
 def _of_another(clause: str, before: str, prompt: str) -> bool:
-    """Return whether a clause draws a consequence for a thing of which the question says nothing
-    (`det = 22, so the matrix has rank 3`).
+    """Return whether a clause draws a consequence of which the question says nothing (`det = 22, so
+    the matrix has rank 3`).
     """
     subject = _SUBJECT.match(clause) if prompt else None
     if subject is None or _GENERAL.search(subject["noun"]):
         return False
     stated = CONCLUDES.match(lowered(before).strip()) or "=" in before
-    small = prompt.lower()
-    return bool(stated) and not any(
-        word.removesuffix("s") in small for word in subject["noun"].split()
-    )
+    return bool(stated) and not _content(clause) & _content(prompt)
 
 
 _ROUNDED = re.compile(

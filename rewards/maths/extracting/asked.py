@@ -687,10 +687,15 @@ def _predicate(clause: str) -> list[str]:
     return [word for word in re.findall(r"[^\W_]+", clause) if word.lower() not in _INSERTED]
 
 
+_ADJUNCTS = (["on"], ["of"], ["among"], ["overall"], ["after"])
+
+
 def _says(said: list[str], asked: list[str], known: set[str]) -> bool:
     """Return whether a predicate begins with the one that is asked and goes on in words of the
     question, without another name.
     """
+    if len(said) > 1 and asked[: len(said)] == said and asked[len(said) :][:1] in _ADJUNCTS:
+        return True  # `is the fastest`, where `Who is the fastest on average?` is asked
     if not asked or said[: len(asked)] != asked:
         return False
     rest = said[len(asked) :]

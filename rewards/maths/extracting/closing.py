@@ -63,9 +63,10 @@ def whole(body: str) -> Candidate | None:
     arrow = _ARROW.match(stripped)
     if arrow and not _PROSE.search(re.sub(r"\\[A-Za-z]+", "", arrow["before"])):
         stripped = arrow["value"]
-    if last_word(stripped) or _REASONED.fullmatch(stripped):
+    reasoned = YES_NO.match(stripped)
+    if last_word(stripped) or (reasoned and reasoned["sum"]):
         return None
-    stripped = table_row(stripped) or _chained(_one_value(stripped))
+    stripped = table_row(stripped) or _chained(_STRESSED_END.sub(r"\1\2", _one_value(stripped)))
     if to_values := _TO_VALUES.fullmatch(stripped):
         stripped = to_values["value"].replace("∅", "\\emptyset")
     if MAY_BE.match(lowered(stripped[closing_sentence(stripped)[0] :])):
@@ -116,7 +117,8 @@ def _chained(text: str) -> str:
         and _KNOWN.issuperset(_PROSE.findall(first))
     ):
         return sides[-1].strip()
-    if not (_VALUE.fullmatch(sides[-1] if sides else first) and all(map(_WORKED.fullmatch, sides))):
+    is_value = _VALUE.fullmatch(sides[-1] if sides else first)
+    if not (is_value and all(map(_WORKED.fullmatch, sides[:-1]))):
         return text
     if (not sides and "=" in steps[0]) or (steps and len(sides) == 1 and _WORKED.fullmatch(first)):
         return last.strip()
@@ -127,6 +129,7 @@ def _chained(text: str) -> str:
     return "=".join(sides[-2:] if _UNIT.search(sides[-2]) else sides[-1:]).strip()
 
 
+_STRESSED_END = re.compile(r"((?:=|→|⇒|=>)\s*)\*\*([^*\n]+)\*\*(?=[.\s]*\Z)")
 _SOLVED = re.compile(
     r"(?:[^\n]*(?<![\w.]))?\d[\d.]* ?(?P<name>[a-z])(?![A-Za-z])[^,;=\n]{0,40}=[^,;=\n]{1,30}"
     r"(?:[,;→⟹⇒]|\s(?:and|und|et|y|e|и)\s)\s*(?:(?:so|hence|thus|therefore|also|donc)\s)?"
@@ -350,7 +353,8 @@ def _is_prose(text: str) -> bool:
     # between words is the answer of a sentence, and the words are not part of the answer.
     return (
         len(unknown_words) > 5
-        or (has_answer and re.search(r"[.!?]\s+[A-Z]", text) is not None)
+        or (has_answer and re.search(r"[.!?]\s+[A-Z$]", text) is not None)
+        or _LEFT_OUT.match(text) is not None
         or (
             has_answer
             and any(word.lower() in _NARRATIVE for word in re.findall(r"[^\W\d_]+", bare))
@@ -366,6 +370,10 @@ _WORKS = re.compile(
     r"(?i)\b(?:this|it|that|which) (?:holds|is true) for\b|=[^=]*\d[^=]*, (?:i\.e\.|(?:which|that)"
     r" (?:is|makes|gives|equals|comes)\b)|^(?:so )?only\b.*\bworks\W*$"
 )
+_LEFT_OUT = re.compile(
+    r"(?:(?!≠|\\ne)[^$])*\$(?:(?!≠|\\ne)[^$])+\$[^$]*\$\s?[a-z]\s?(?:≠|\\neq?(?![a-z]))[^$]*\$\W*$"
+)
+"""A formula before the point that it leaves out: `$\\frac{1}{x - 3}$, for $x \\ne 3$`."""
 _GOES_ON = re.compile(r"=\s*[-\d.,/]+(?: ?[^\s,\d=]{1,8})?, (?=[^\W\d_]{2})(?!\S+\s*=)")
 """A calculation before a clause in words: `28/80 = 0.35, that is 35 percent`."""
 
@@ -418,7 +426,6 @@ _LAST_LETTERS = re.compile(
     r"(?P<all>[*(_]*[A-J][)*_]*(?:(?:,? and |, | & )[*(_]*[A-J][)*_]*)+)[\s.!]*$"
 )
 """Letters that a response ends in: `**B and D**`."""
-_REASONED = re.compile(r"(?i)\W*(?:yes|no|true|false)\W{1,3}\([^()]*[=×*·][^()]*\)\W*")
 # `so the day is Saturday`: the last word of a conclusion without numbers.
 _CONCLUDED = re.compile(
     r"(?<![Ii]f )\b(?i:so|hence|thus|therefore"

@@ -484,7 +484,8 @@ _CALLS: dict[_Finder, str] = {
     r"|\bwelcher (?:teil|anteil)|\bquelle (?:fraction|part)|\bqué (?:fracción|parte)"
     r"|\bque (?:fração|parte)"
     r"|\b(?:che|quale) (?:frazione|parte)|какая (?:часть|доля)",
-    _equation: r"(?i)\b(?:(?:find|give|determine|write|state|what is)\b[^.?]{0,20}\bequation (?:of"
+    _equation: r"(?i)\b(?:(?:re)?write|express|put|convert|bring)\b[^.?]{0,60}\by\s?=[^?]{0,60}"
+    r"\bform\b|\b(?:(?:find|give|determine|write|state|what is)\b[^.?]{0,20}\bequation (?:of"
     r"|for)"
     r"|(?:find|give|what is) the (?:[a-z]+ )?line|die (?:Gerade|Gleichung der)|l'équation de"
     r"|la (?:retta|recta|droite|ecuación de)|a reta)\b",

@@ -209,15 +209,24 @@ _JOINED = re.compile(
 )
 _AND = re.compile(r"\s*(?:[,、]|,?\s*(?:and|und|et|y|e|и|和|と|와|과))\s*")
 _LISTS = re.compile(
-    r"(?:\b(?:are|were|namely|be|sind|sont|son|são|sono)(?: (?:also|donc|entonces))?"
+    r"(?:\b(?:the|with|two|three|both|its) (?:(?:two|three|real|only|distinct) )?[a-z]{3,}s,?"
+    r"|\b(?:are|were|namely|be|sind|sont|son|são|sono)(?: (?:also|donc|entonces))?"
     r"|[:は是为有은는])\s*$"
 )
+
+
+_LISTED = re.compile(r" are (?:both |all )?(?:the|its) (?:\w+ )?[a-z]{3,}s\b")
+"""The words behind a list that say what all of it are: `5 and 9 are the modes`."""
 
 
 def _list_start(body: str, before: list[re.Match[str]], last: re.Match[str]) -> re.Match[str]:
     """Return the first number of the list that `last` ends: `5 or 6`, `are 3, 5 and 11`."""
     first = _first_of(body, before, last, _OR, _AND)
-    if first is last or _LISTS.search(body, max(0, first.start() - 16), first.start()):
+    if (
+        first is last
+        or _LISTS.search(body, max(0, first.start() - 32), first.start())
+        or _LISTED.match(body, last.end())
+    ):
         return first
     # Without a word such as `are` before, `and` may join two statements (`Ann has 3 and 5 are
     # left`), so that only commas and `or` make a list.
@@ -323,12 +332,12 @@ _FOREIGN = re.compile(MEASURE)
 _UNITS = (
     rf"((?:{MEASURE}|(?:(?:square|cubic) )?[A-Za-z]{{1,12}}(?:[²³]|\^\d)?)"
     r"(?:(?:[·⋅]|(?<=kg) (?=m\b))[A-Za-z]{1,3}(?:[²³]|\^\d)?)?"
-    r"(?:(?:/| per )(?:(?:square |cubic )?[A-Za-z]{1,12}(?:[²³]|\^\d)?"
+    r"(?:(?:/| per )(?:(?:square |cubic |1000? )?[A-Za-z]{1,12}(?:[²³]|\^\d)?"
     r"|\([A-Za-z]{1,4}[ ·⋅][A-Za-z]{1,4}\))(?: squared| cubed)?)?"
     r"(?:[ ·⋅][A-Za-z]{1,4}⁻[¹²³]){0,2})"
 )
 _UNIT = re.compile(
-    rf"(?:\s|(?=[A-Za-z][A-Za-z²³])|(?=[^\x00-\x7f])){_UNITS}(?:(?![\w²³/^])|(?=です|である|입니다|이다))"
+    rf"(?:\s|(?=[A-Za-z][A-Za-z²³])|(?=[^\x00-\x7f])){_UNITS}(?:(?![\w²³/^⁻])|(?=です|である|입니다|이다))"
 )
 _UNIT_BEHIND = re.compile(rf"(?m)[\s$\\)\]]{{0,4}}{_UNITS}(?=[.,;]|\s*$)")
 

@@ -16,7 +16,7 @@ from .surface import MAX_CLAUSE, clause_before, lowered
 
 NUMBER = re.compile(
     r"(?<![A-Za-z0-9_.,^])R\\?\$ ?\d{1,3}(?:\.?\d{3})*(?:,\d\d)?(?![\d.,]*\d)"
-    r"|(?<![A-Za-z0-9_.,^])[-+−]?(?:\\?[$£€]\s?)?[-+]?"
+    r"|(?<![A-Za-z0-9_.,^])(?<![A-Za-z]/)[-+−]?(?:\\?[$£€]\s?)?[-+]?"
     r"(?:0(?:b[01]+|o[0-7]+|x[\da-fA-F]+)"
     r"|(?:(?<![\d.,] )\d{1,3}(?: \d{3})++(?! {0,3}\d)|\d+(?:,\d+|['’]\d{3})*)"
     r"(?:\.\d+(?:[eE][-+]?\d{1,3})?)?(?:/\d+|[¼-¾⅐-⅞])?"
@@ -29,8 +29,8 @@ CALCULATED = re.compile(
     r"(?s)[\d)%]\s*[A-Za-z]*\s*=\s*(?P<value>[-−]?(?:\\?[$£€]\s?)?[-−]?"
     r"(?:(?<=[$£€])\d{1,3}(?: \d{3})+(?!\d)|\d(?:[\d,.]*\d)?+(?: \d{1,3}(?=/\d))?)(?:/\d+"
     r"|[¼-¾⅐-⅞])?%?)(?<![.,])(?![\d]*\s*[-+*/^x×·=])(?![^→]{0,12}→\s*[-−\d])(?!.*(?:따라서|所以|因此"
-    r"|したがって|よって).*\d)(?!.*(?:=|\b(?:is|are|was|were|gets?|has"
-    r"|have|leaves?|makes?|gives?"
+    r"|したがって|よって|,\s(?:so|donc|also|daher|alors|así que|por tanto|portanto|então|quindi"
+    r"|dunque|значит|поэтому)\s).*\d)(?!.*(?:=|\b(?:is|are|was|were|gets?|has|have|leaves?|makes?|gives?"
     r"|rounds?|(?<=so )altogether|(?<=so )in total|ist|gleich|beträgt|sind|est|vaut|sont|es|son|é"
     r"|são|è|sono|vale|равн[аоы]?|равен)\b.*\d))(?![\d.]*\s?[,;][^.\d]{0,30}\d[\d.,]*\s?"
     r"(?:%|per ?cen|pour ?cent|por ?cient|por cento|[Pp]rozent|procent|процент))"
@@ -388,7 +388,8 @@ _NOTHING = re.compile(r"[^\w\n]*(?:\n|$)")
 # `$f(x) = \\frac{1}{x - 2}$, provided $x \\ne 2$`: the points that an equation leaves out.
 _EXCLUDES = re.compile(r"\s*[a-z]\s*(?:\\neq?(?![a-z])|≠|!=)")
 _EQUATED = re.compile(
-    r"=[^$=;]+\$?\s?,?\s+(?:(?:provided|as long as|so long as|assuming|where|with|for|if|when|and)"
+    r"(?:=|\\[dt]?frac(?![a-z])|/)[^$=;]+\$?\s?,?\s+\(?(?:(?:provided|as long as|so long as"
+    r"|assuming|where|with|for|if|when|and)"
     r"(?: that)?\s+)?(?:all\s+)?[$(]*$"
 )
 

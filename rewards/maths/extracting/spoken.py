@@ -190,7 +190,8 @@ def _bounds(rest: str, lead: int) -> tuple[int, int]:
     if len(values) == 1 and not _DIGIT.search(outside[0]) and not outside[1].strip(" ."):
         return values[0].span(2)
     claim = _SAID.match(rest[:end])
-    if claim and len(_PROSE.findall(claim[0])) > 1:
+    unsaid = claim and _DIGIT.search(claim[0]) and not _DIGIT.search(rest, claim.end(), end)
+    if claim and not unsaid and len(_PROSE.findall(claim[0])) > 1:
         lead = claim.end()
     if "," in rest[lead:end] or ";" in rest[lead:end]:
         end = claim_end(rest, lead, end)

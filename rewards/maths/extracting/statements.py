@@ -248,6 +248,10 @@ class Statements:
         tail = self.body[begin:]
         if not tail.strip(" \n.$*)]}\\"):
             return False
+        if (other := _ASKS_OTHER.search(lowered(tail))) and (
+            (said := other["said"] or other["value"]) in _THIS or said == squeeze(last.text)
+        ):
+            return True
         retractions = list(RETRACTION.finditer(lowered(tail)))[-1:]
         if not retractions:
             return False
@@ -319,6 +323,23 @@ _MY_ANSWER = re.compile(
     r"(?i)[.,;]?\s+(?:and )?(?:that|this|which)(?:['’]s| is) (?:my|the final) (?:final )?answer"
     r"[.!*\s]*$"
 )
+_THIS = ("this", "that", "it")
+_VALUE_IS = r"(?P<{}>this|that|it|\d[\d.,/]*)(?: is|['’]s) (?P<{}only>(?:only|just) )?the "
+_KIND = (
+    r"(?:[a-z]{2,}est|minimum|maximum|sum|product|difference|area|perimeter|radius|diameter|mean"
+    r"|median|first|second|third|last|numerator|denominator)\b"
+)
+_ASKS = r"\b(?:asks?|asked|wants?|wanted|needs?|needed)\b"
+_ASKS_OTHER = re.compile(
+    rf"\b{_VALUE_IS.format('value', '')}(?P<got>{_KIND})[^\n]{{0,60}}?(?:(?:{_ASKS} (?:for )?|"
+    rf"(?(only)"
+    rf"not |(?!)))the (?!(?P=got)\b){_KIND}|the (?!(?P=got)\b){_KIND} (?:is|was) {_ASKS})"
+    rf"|{_ASKS} (?:for )?the (?P<want>{_KIND})[^\n]{{0,40}}?\b{_VALUE_IS.format('said', '_')}"
+    rf"(?!(?P=want)\b){_KIND}"
+)
+"""What a value is, where the question asks for another: `44 is the smallest, but it asks for the
+largest`.
+"""
 _EXCLUDED = re.compile(
     r"(?s),.*\b(?:exclud|reject|ruled|discard|extraneous|inadmissible|not allowed)"
 )

@@ -63,13 +63,12 @@ def surface(body: str) -> str:
     """
     if len(body) > REACH:
         return body[:-REACH] + surface(body[-REACH:])
+    body = with_dollars(body)
     if not body.isascii():
-        body = body.translate(_WIDE)
         if "分" in body or "분의" in body:
             body = _SHARE.sub(_share, body)
         if "\u20e3" in body:
             body = _KEYS.sub(lambda keys: re.sub(r"\D", "", keys[0]).ljust(len(keys[0])), body)
-    body = with_dollars(body)
     if "!" in body and not _FACTORIAL.search(body):
         body = _EXCLAIMED.sub(_punctuated, body)
     if "~~" in body:
@@ -287,13 +286,16 @@ MAX_FOOTNOTES = 6
 
 
 def with_dollars(text: str) -> str:
-    r"""Return a text with dollar signs for `\(` and `\)`, so that one notation of formulas in a
-    sentence is read, in its place; as it was where a dollar sign may be money, or a bracket is not
-    printed. Where each dollar sign is money behind its amount, it becomes another sign.
+    r"""Return a text with plain punctuation, without spaces in its numbers, and with dollar signs
+    for `\(` and `\)`, so that one notation of formulas in a sentence is read, in its place; as it
+    was where a dollar sign may be money, or a bracket is not printed. Where each dollar sign is
+    money behind its amount, it becomes another sign.
 
-    >>> with_dollars(r"so \(x = 3\).")
-    'so  $x = 3$ .'
+    >>> with_dollars(r"so \(x = 3\)."), with_dollars("so 49 200 men")
+    ('so  $x = 3$ .', 'so  49200 men')
     """
+    text = text if text.isascii() else text.translate(_WIDE)
+    text = _SPACED.sub(lambda n: n[0].replace(" ", "").rjust(len(n[0])), text)
     if "$" in text and len(_AMOUNT.findall(text)) == text.count("$"):
         return text.replace("$", "＄")
     if "\\(" not in text or text.count("\\(") != text.count("\\)") or _ESCAPED.search(text):
@@ -303,6 +305,7 @@ def with_dollars(text: str) -> str:
     return text.replace("\\(", " $").replace("\\)", "$ ")
 
 
+_SPACED = re.compile(r"(?<!\S)(?<![\d.,]\s)[-+−]?\d{1,3}(?: \d{3})+(?! {0,3}\d)")
 # Both patterns begin with a literal, to which `re` skips fast.
 _AMOUNT = re.compile(r"\$(?:(?<=\d\$)|(?<=\d[ \xa0]\$))(?=[\s.,;:!?)*}]|\Z)")
 """The sign of dollars behind an amount, as no formula ends where none has begun."""

@@ -169,10 +169,14 @@ _ASKS_TRUTH = re.compile(
 # --- verdicts in a word ---
 
 YES_NO = re.compile(
-    r"(?i)^[\s*_\"]*(?P<word>yes|no|true|false)\b[*_\"]*\s*[,.;:—–-]?\s*(?=(?:since|because|as"
-    r"|for)\b|\([^()]*[=×*·][^()]*\)\W*$)"
+    r"(?i)^[\s*_\"]*(?P<word>yes|no|true|false|ja|nein|oui|non|s[ií]|sì|sim|não|да|нет)\b[*_\"]*"
+    r"(?:(?P<mark>[,.;:—–-]|\s[—–-])[*_\"]*)?\s*(?:(?:(?=\()|(?(mark)|(?!)))(?:(?:since|because|as"
+    r"|denn|weil|da|car|puisque|porque|ya que|pues|pois|perché|poiché|так как|потому что)\s)?"
+    r"(?=[^=≠≡<>×·*]*[=≠≡<>×·*])(?P<sum>(?:\\[a-z]+|[^\W\d_](?![^\W\d_])|[^\w?]|[\d_])++)$"
+    r"|(?=(?:since|because|as|for)\b))"
     r"(?![^.]*\b(?:unless|if|except|provided|only|otherwise|else)\b)"
 )
+"""A yes or no before its reason: a clause, or nothing but a calculation."""
 # `So no such integer exists.\n\n**No.**`: a sentence of its own at the end.
 _LAST_WORD = re.compile(
     r"(?i)(?:(?:(?<=[.!:*$)\]])[ ]*\n|\n[ ]*\n|。)\s*(?:(?:so|hence|thus|therefore|answer)\W{1,3})?"

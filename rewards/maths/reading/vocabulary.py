@@ -22,6 +22,11 @@ def pairs(listing: str) -> dict[str, str]:
 NO_SOLUTION = (
     r"(?:there (?:is|are) )?no (?:real(?:-valued)? )?(?:solutions?|roots?)(?: exists?)?"
     r"(?: (?:in|over|among) (?:the reals?(?: numbers?)?|\$?(?:\\mathbb ?\{?R\}?|ℝ)\$?))?"
+    r"|(?:there (?:is|are) )?no such (?:[a-z]+ )?(?:integers?|numbers?|values?|pairs?"
+    r"|\$?[a-z]\$?)(?: exists?)?"
+    r"|there are none|(?:there (?:is|are) )?no integers?(?: \$?[a-z]\$?)?(?: exists?| that"
+    r"| satisf(?:y|ies)| works?)"
+    r"(?: works?| (?:it|(?:the|this) [a-z]+))?"
     r"|no real (?:number|value)s?(?: of [a-z])? (?:satisf(?:y|ies)|solves?) (?:it"
     r"|(?:the|this) equation)"
     r"|(?:the )?solution set is empty"

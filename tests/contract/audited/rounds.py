@@ -11,11 +11,9 @@ import itertools
 import math
 import random
 import re
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
-from told import Register, Script, Told, Writes, call, registered
+from told import Script, Told, call, registered_twice
 
 from ludus.envs.families.arithmetic import evaluate
 
@@ -23,18 +21,7 @@ ROUNDS: list[str] = []
 SOUND_ROUNDS: list[str] = []
 
 
-def both(prompt: str, **given: Any) -> Callable[[Callable[..., Script]], Callable[..., Script]]:
-    """Register a script twice: with its slip, and under `sound-rounds/` without."""
-
-    def register(script: Callable[..., Script]) -> Callable[..., Script]:
-        for ids, folder, slips in ((ROUNDS, "rounds", True), (SOUND_ROUNDS, "sound-rounds", False)):
-            writes: Writes = partial(script, slips=slips)
-            writes.__name__, writes.__doc__ = script.__name__, script.__doc__  # type: ignore
-            of: Register = registered(ids, folder, prompt, **given)
-            of(writes)
-        return script
-
-    return register
+both = partial(registered_twice, ROUNDS, SOUND_ROUNDS, "rounds")
 
 
 @both(

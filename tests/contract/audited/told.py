@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import random
 from collections.abc import Callable, Generator
+from functools import partial
 from typing import Any
 
 import ludus
@@ -125,6 +126,23 @@ def registered(
         env_id = f"{folder}/{script.__name__.replace('_', '-')}-v0"
         ids.append(env_id)
         ludus.register(env_id)(type(script.__name__, (ToldEnv,), members))
+        return script
+
+    return register
+
+
+def registered_twice(
+    ids: list[str], sound_ids: list[str], folder: str, prompt: str, **given: Any
+) -> Callable[[Callable[..., Script]], Callable[..., Script]]:
+    """Return a decorator that registers a script with its slip (`slips` is true) under
+    `FOLDER/NAME-v0`, and without under `sound-FOLDER/NAME-v0`; `given` as for `registered`.
+    """
+
+    def register(script: Callable[..., Script]) -> Callable[..., Script]:
+        for known, where, slips in ((ids, folder, True), (sound_ids, f"sound-{folder}", False)):
+            writes: Writes = partial(script, slips=slips)
+            writes.__name__, writes.__doc__ = script.__name__, script.__doc__  # type: ignore
+            registered(known, where, prompt, **given)(writes)
         return script
 
     return register
