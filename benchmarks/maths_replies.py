@@ -1810,10 +1810,11 @@ def lists_with_commas(rng: random.Random, count: int) -> Iterator[Row]:
             rng.randrange(0, 9) + rng.choice((0.5, 0.25, 0.2)),
             rng.choice((rng.randrange(1, 20), rng.randrange(1, 9) + 0.5)),
         )
+        a, minus = a * rng.choice((1, -1)), rng.choice("-−")
         c = rng.choice((a + 1, b + 10))
         for pair, paid in (((a, b), True), ((b, a), True), ((c, b), False)):
             text = rng.choice(("{}; {}", "{}; {}", "{} ; {}")).format(
-                *(f"{x:g}".replace(".", ",") for x in pair)
+                *(f"{x:g}".replace(".", ",").replace("-", minus) for x in pair)
             )
             if paid and a == b:
                 continue

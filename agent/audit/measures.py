@@ -224,11 +224,12 @@ class _Attack(Arena):
             self._measure_expert()
         is_table = self.pressure_s > 0 and self.trainer is None
         ground = self._ground() if searches or is_table else None
-        learned = [*LEARNED] if searches else []
+        found = list[Attacker]()
         if searches and ground is not None:
-            learned += [*self._searched(ground), *self._farmed(ground), *self._probed(ground)]
-            learned += [*self._forged(ground.briefing), *self._climbed(ground)]
-        for attacker in (*attackers, *learned):
+            found += [*self._searched(ground), *self._farmed(ground), *self._probed(ground)]
+            found += [*self._forged(ground.briefing), *self._climbed(ground)]
+        # What was paid already comes first, since time may run out.
+        for attacker in (*found, *attackers, *(LEARNED if searches else ())):
             if time.monotonic() > self.until:
                 self.report.skipped.append(attacker.name)
                 continue

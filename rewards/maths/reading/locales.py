@@ -190,7 +190,9 @@ _TAIL = (
     rf"(?:{_TEN}|"
     r"\s|\\?%|\\[ ,;]|\\(?:text|mathrm)\s*\{[^{}]*\}|\^\{?[23]\}?|[^\W\d_]|[²³/.€£₽₹$＄])*+"
 )
-_COMMA = re.compile(rf"(?:R\$|[\s$€£])*-?(?P<whole>[\d.]*\d)(?:,|\{{,\}})(?P<decimals>\d+){_TAIL}")
+_COMMA = re.compile(
+    rf"(?:R\$|[\s$€£])*[-−]?(?P<whole>[\d.]*\d)(?:,|\{{,\}})(?P<decimals>\d+){_TAIL}"
+)
 _POINTS = re.compile(rf"(?:R\$|[\s$€£])*-?(?!0)\d{{1,3}}(?:\.\d{{3}})+(?!\d){_TAIL}")
 _MONEY = re.compile(r"€|\b[Ee]uros?\b|\\text|zł|руб|₽|R\$|%")
 _GROUPS = re.compile(r"(?<![\d.,])[1-9]\d{0,2}(?:\.\d{3})+(?!\d|\.\d|,\d{3})")
@@ -426,9 +428,11 @@ class Locale:
         """Return a numeral, or each of several between semicolons, with a decimal point; no point
         groups where the text `pointed` has one that starts decimals (`2.5`).
         """
-        if ";" in numeral:
-            one = partial(Locale._pointed, comma=comma, grouped=grouped, pointed=pointed)
-            return ";".join(map(one, numeral.split(";")))
+        items = numeral.split(";")
+        if len(items) > 1:  # `1,5; 4` lists no pairs
+            comma = comma or not (_THREE.search(numeral) or all("," in item for item in items))
+            pointed_item = partial(Locale._pointed, comma=comma, grouped=grouped, pointed=pointed)
+            return ";".join(map(pointed_item, items))
         groups = grouped and _POINTS.fullmatch(numeral) and not _POINT.search(pointed)
         if groups or _GROUPED.fullmatch(numeral) or decimal_comma(numeral, comma=comma):
             return points_for_commas(numeral)
