@@ -224,12 +224,12 @@ class _Attack(Arena):
             self._measure_expert()
         is_table = self.pressure_s > 0 and self.trainer is None
         ground = self._ground() if searches or is_table else None
-        found = list[Attacker]()
+        paid = list[Attacker]()
         if searches and ground is not None:
-            found += [*self._searched(ground), *self._farmed(ground), *self._probed(ground)]
-            found += [*self._forged(ground.briefing), *self._climbed(ground)]
+            paid += [*self._searched(ground), *self._farmed(ground), *self._probed(ground)]
+            paid += [*self._forged(ground.briefing), *self._climbed(ground)]
         # What was paid already comes first, since time may run out.
-        for attacker in (*found, *attackers, *(LEARNED if searches else ())):
+        for attacker in (*paid, *attackers, *(LEARNED if searches else ())):
             if time.monotonic() > self.until:
                 self.report.skipped.append(attacker.name)
                 continue
