@@ -85,8 +85,8 @@ def extract_fenced_code(completion: str) -> list[CodeBlock]:
 
 def extract_incomplete_fenced_code(completion: str) -> list[CodeBlock]:
     """Return what follows the first fence, up to the end."""
-    _, fence, rest = completion.partition(_FENCE)
-    label, newline, code = rest.partition("\n")
+    _, fence, body = completion.partition(_FENCE)
+    label, newline, code = body.partition("\n")
     return [_block(UNCLOSED, label, code.split("\n"))] if fence and newline else []
 
 

@@ -79,11 +79,11 @@ class MadeLease(Lease, Generic[T]):
     async def close(self) -> None:
         """End the object, and release what the object holds."""
         try:
-            made = await self.made
+            item = await self.made
         except Exception:  # It did not start, which `make` has told.
             return
         with suppress(SlotLost, TimeoutError, LudusError):  # It has ended already.
-            await self._close(made)
+            await self._close(item)
 
 
 class Leases(Generic[T]):
@@ -198,9 +198,9 @@ class Leases(Generic[T]):
         self._table.bury(name, reason)
         return False
 
-    def _free_failed(self, lease: MadeLease[T], made: asyncio.Task[T]) -> None:
+    def _free_failed(self, lease: MadeLease[T], making: asyncio.Task[T]) -> None:
         """Give back the place of an object that did not start, also where nobody waits for it."""
-        if not made.cancelled() and made.exception() is not None:
+        if not making.cancelled() and making.exception() is not None:
             self._table.release(lease, "", bury=False)
 
     def _end_overdue(self, lease: MadeLease[T], overdue: Overdue) -> None:
