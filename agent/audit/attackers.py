@@ -508,7 +508,7 @@ ATTACKERS: tuple[Attacker, ...] = (
         _answers(lambda scene: f"{scene.prompt}\n{scene.opening}\n{scene.shown}"),
         "answers all text that it was shown",
     ),
-    Attacker("list", _C, _answers(_everything), "lists every answer of other tasks"),
+    Attacker("list", _C, _answers(_everything), "lists all answers of other tasks, or all cells"),
     Attacker(
         "alternatives",
         _C,
