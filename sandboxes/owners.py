@@ -30,8 +30,8 @@ def lives(name: str) -> bool:
     """
     # No process survives a restart of the machine. A label of another form was not written by this
     # version, so nothing is known of its process.
-    boot, *label_parts = name.split("/")
-    label_match = re.fullmatch(r"(\d+)/(\d+)/(\d+)-(\d+)", "/".join(label_parts))
+    boot, *fields = name.split("/")
+    label_match = re.fullmatch(r"(\d+)/(\d+)/(\d+)-(\d+)", "/".join(fields))
     if boot != _boot() or not label_match:
         return label_match is None
     namespace, uid, pid, started = label_match.groups()

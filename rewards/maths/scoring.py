@@ -267,13 +267,15 @@ class MathsVerifier:
             return extraction
         offset = 0 if self.pipeline else thoughts_end(response, self.thinking)
         body = response[offset:]
-        found = rows_of(without_asides(body, prompt), asked) if "|" in body else None
-        found = found or parts_of(body, asked, lambda part: self.extract(part).text)
-        found = found or values_by_case(prompt, body, asked, lambda part: self.extract(part).text)
-        if found is None or values_of(said) >= asked:
+        candidate = rows_of(without_asides(body, prompt), asked) if "|" in body else None
+        candidate = candidate or parts_of(body, asked, lambda part: self.extract(part).text)
+        candidate = candidate or values_by_case(
+            prompt, body, asked, lambda part: self.extract(part).text
+        )
+        if candidate is None or values_of(said) >= asked:
             return extraction
-        moved = _moved(extraction, found.text, offset, found)
-        return replace(moved, rule=str(found.kind), rivals=())
+        moved = _moved(extraction, candidate.text, offset, candidate)
+        return replace(moved, rule=str(candidate.kind), rivals=())
 
     def _found(
         self, golds: list[str], response: str, prompt: str, *, truncated: bool

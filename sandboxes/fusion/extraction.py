@@ -85,8 +85,8 @@ def extract_fenced_code(completion: str) -> list[CodeBlock]:
 
 def extract_incomplete_fenced_code(completion: str) -> list[CodeBlock]:
     """Return what follows the first fence, up to the end."""
-    _, fence, tail = completion.partition(_FENCE)
-    label, newline, code = tail.partition("\n")
+    _, fence, body = completion.partition(_FENCE)
+    label, newline, code = body.partition("\n")
     return [_block(UNCLOSED, label, code.split("\n"))] if fence and newline else []
 
 

@@ -184,7 +184,7 @@ def verdict_of(
     """Return the verdict on the results of `total` tests; with a `problem`, none of them counts."""
     passed = sum(result.passed for result in results)
     fraction = 0.0 if problem else passed / total
-    failed = (f"test {n}: {one.detail}" for n, one in enumerate(results) if not one.passed)
+    failed = (f"test {n}: {result.detail}" for n, result in enumerate(results) if not result.passed)
     reasons = [f"{passed} of {total} tests passed", problem or next(failed, "")]
     numbers = {"tests_passed": float(passed), "tests_total": float(total), "seconds": seconds}
     return Verdict.of(

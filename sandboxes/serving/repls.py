@@ -79,11 +79,11 @@ class MadeLease(Lease, Generic[T]):
     async def close(self) -> None:
         """End the object, and release what the object holds."""
         try:
-            opened = await self.made
+            item = await self.made
         except Exception:  # It did not start, which `make` has told.
             return
         with suppress(SlotLost, TimeoutError, LudusError):  # It has ended already.
-            await self._close(opened)
+            await self._close(item)
 
 
 class Leases(Generic[T]):

@@ -138,7 +138,7 @@ def _without_constant(node: Node) -> Node | None:
     if node.op != "add":
         return None
     constants = [term for term in node.args if term.op == "sym" and term.note in _CONSTANTS]
-    rest = [term for term in node.args if term not in constants]
-    if len(constants) != 1 or not rest or constants[0].note in symbols(nodes.add(*rest)):
+    others = [term for term in node.args if term not in constants]
+    if len(constants) != 1 or not others or constants[0].note in symbols(nodes.add(*others)):
         return None
-    return nodes.add(*rest)
+    return nodes.add(*others)

@@ -74,9 +74,9 @@ def without_membership(node: Node) -> Node:
     if node.op != "list":
         return node
     memberships = [item for item in node.args if item.op == "rel" and is_membership(item)]
-    rest = {name for item in node.args if item not in memberships for name in symbols(item)}
+    other_names = {name for item in node.args if item not in memberships for name in symbols(item)}
     conditions = tuple(
-        item for item in node.args if item not in memberships or not symbols(item) & rest
+        item for item in node.args if item not in memberships or not symbols(item) & other_names
     )
     if len(conditions) == len(node.args) or not conditions:
         return node
@@ -311,11 +311,11 @@ def generated(node: Node) -> tuple[Node, tuple[Node, ...]] | None:
     element, condition = node.args
     items = condition.args if condition.op == "list" else (condition,)
     kinds = tuple(item for item in items if item.op == "rel" and is_membership(item))
-    rest = [item for item in items if item not in kinds]
-    if not rest and kinds and element.op != "sym":
+    conditions = [item for item in items if item not in kinds]
+    if not conditions and kinds and element.op != "sym":
         return element, kinds
-    defined = len(rest) == 1 and rest[0].op == "rel" and rest[0].note == "="
-    return (rest[0].args[1], kinds) if defined and rest[0].args[0] == element else None
+    defined = len(conditions) == 1 and conditions[0].op == "rel" and conditions[0].note == "="
+    return (conditions[0].args[1], kinds) if defined and conditions[0].args[0] == element else None
 
 
 def aligned_family(gold_element: Node, element: Node, answer: Node) -> Node:

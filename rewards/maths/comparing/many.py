@@ -82,14 +82,13 @@ def _vectors(text: str) -> list[list[Fraction]]:
     """Return the vectors of exact numbers that a text lists, or []."""
     node = parsed(text)
     items = node.args if node and node.op in {"list", "set"} else [node] if node else []
-    found = [worked_out(value_of(item)) for item in items]
+    rows = [worked_out(value_of(item)) for item in items]
     plain = all(
-        item.op == "matrix" or (item.op == "bracket" and item.note in {"()", "[]"})
-        for item in found
-    ) and all(cell.op in EXACT for item in found for cell in item.args)
-    if not plain or len(found) > MAX_VECTORS or any(len(item.args) > MAX_VECTORS for item in found):
+        item.op == "matrix" or (item.op == "bracket" and item.note in {"()", "[]"}) for item in rows
+    ) and all(cell.op in EXACT for item in rows for cell in item.args)
+    if not plain or len(rows) > MAX_VECTORS or any(len(item.args) > MAX_VECTORS for item in rows):
         return []
-    return [[Fraction(cell.value) for cell in item.args] for item in found]
+    return [[Fraction(cell.value) for cell in item.args] for item in rows]
 
 
 def _rank(vectors: list[list[Fraction]]) -> int:

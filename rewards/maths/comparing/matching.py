@@ -401,10 +401,10 @@ def _same_cases(gold: list[Node], answer: list[Node], judge: Judge) -> bool:
     """
     for first, second in ((gold, answer), (answer, gold)):
         conditions = [branch.args[1] for branch in first]
-        rest = [b for b in second if not any(matches(c, b.args[1], judge) for c in conditions)]
-        if OTHERWISE not in conditions or len(rest) != 1:
+        unmatched = [b for b in second if not any(matches(c, b.args[1], judge) for c in conditions)]
+        if OTHERWISE not in conditions or len(unmatched) != 1:
             continue
-        place, condition = conditions.index(OTHERWISE), rest[0].args[1]
+        place, condition = conditions.index(OTHERWISE), unmatched[0].args[1]
         if is_outside(condition, [*conditions[:place], *conditions[place + 1 :]], judge):
             first[place] = first[place]._replace(args=(first[place].args[0], condition))
     return _unordered(gold, answer, judge)

@@ -103,10 +103,10 @@ def in_components(vector: Node, other: Node) -> Node:
     for term in vector.args if vector.op == "add" else (vector,):
         parts = list(factors(term)) if term.op == "mul" else [term]
         axes = [axis for part in parts if (axis := _axis(part)) is not None]
-        rest = [part for part in parts if _axis(part) is None]
+        coefficients = [part for part in parts if _axis(part) is None]
         if len(axes) != 1 or axes[0] >= size:
             return vector
-        cells[axes[0]] = nodes.add(cells[axes[0]], nodes.mul(*(rest or [nodes.num(1)])))
+        cells[axes[0]] = nodes.add(cells[axes[0]], nodes.mul(*(coefficients or [nodes.num(1)])))
     return Node("bracket", tuple(cells), 0, "()")
 
 

@@ -56,20 +56,20 @@ def positive_letters(prompt: str) -> frozenset[str]:
     for letter, name in _GREEK.items():
         said = said.replace(letter, rf" \{name} ")
     said = re.sub(r" +", " ", said)
-    found = {match["letter"] for match in _NAMED.finditer(said)}
+    letters = {match["letter"] for match in _NAMED.finditer(said)}
     if not _CASES.search(said):
-        found |= {
+        letters |= {
             match["letter"]
             for match in _STATED.finditer(said)
             if not _PART.search(said, max(0, match.start("letter") - 20), match.start("letter"))
         }
     for match in _POSITIVE.finditer(said):
         listed = match["letters"] or match["before"]
-        found |= set(re.findall(r"(?<![A-Za-z])[A-Za-z](?![A-Za-z])", listed))
-    found -= {match["letter"] for match in _OTHERWISE.finditer(said)}
+        letters |= set(re.findall(r"(?<![A-Za-z])[A-Za-z](?![A-Za-z])", listed))
+    letters -= {match["letter"] for match in _OTHERWISE.finditer(said)}
     # `a` may be the article.
-    found -= {name for name in found & {"a", "A"} if f"${name}$" not in said}
-    names = {re.sub(r"[\\{}]", "", name) for name in found}
+    letters -= {name for name in letters & {"a", "A"} if f"${name}$" not in said}
+    names = {re.sub(r"[\\{}]", "", name) for name in letters}
     return frozenset(names) | _CONSTANTS if names else frozenset()
 
 

@@ -129,8 +129,8 @@ def question(prompt: str) -> Question:
     texts = [next(filter(None, match)) for match in _FORMULA.findall(prompt)]
     texts += [match[0] for match in _PLAIN.finditer(_FORMULA.sub(" ; ", prompt))]
     sides = [side for text in texts for side in (text, *_SEPARATORS.split(text))]
-    found = {node for text in sides[-MAX_FORMULAS:] if (node := parsed(text)) is not None}
-    compound = {_sorted(node) for node in found if _to_work_out(node)}
+    trees = {node for text in sides[-MAX_FORMULAS:] if (node := parsed(text)) is not None}
+    compound = {_sorted(node) for node in trees if _to_work_out(node)}
     chooses = len(texts) > 1 and _CHOOSES.search(prompt) is not None
     if chooses:
         compound = set()

@@ -187,14 +187,14 @@ def _permuted(text: str) -> str:
     described = _PERMUTED.fullmatch(plain)
     tuples = described["first"] or described["second"] if described else ""
     rows = re.findall(r"\(([^()]*)\)", tuples)
-    found: dict[tuple[str, ...], None] = {}
+    arrangements: dict[tuple[str, ...], None] = {}
     for row in rows:
         items = tuple(item.strip() for item in row.split(","))
         if not 1 < len(items) <= 4:
             return text
-        found |= dict.fromkeys(permutations(items))
-    listed = ", ".join(f"({', '.join(items)})" for items in found)
-    return listed if 0 < len(found) <= MAX_ITEMS else text
+        arrangements |= dict.fromkeys(permutations(items))
+    listed = ", ".join(f"({', '.join(items)})" for items in arrangements)
+    return listed if 0 < len(arrangements) <= MAX_ITEMS else text
 
 
 _INTEGERS = re.compile(
@@ -284,12 +284,12 @@ def _as_multiple(gold: str, answer: str, prompt: str) -> tuple[str, str]:
     said = answer.rpartition("=")[2].strip(" $.")
     names = list(_ONE.finditer(said))
     letter = (names[0][1] or names[0][2]) if len(names) == 1 else said
-    rest = re.sub(r"\\[A-Za-z]+|[^A-Za-z]", "", _ONE.sub("", said))
+    leftover = re.sub(r"\\[A-Za-z]+|[^A-Za-z]", "", _ONE.sub("", said))
     is_sized = square and all(int(name[3] or len(rows)) == len(rows) for name in names)
     if letter in {"0", "O"}:
-        is_zero = factor == "0" and not rest and not {*said} & {"-", "+"}
+        is_zero = factor == "0" and not leftover and not {*said} & {"-", "+"}
         return ("0", "0") if is_zero else (gold, answer)
-    if len(names) != 1 or not is_sized or {*rest} - {*factor}:
+    if len(names) != 1 or not is_sized or {*leftover} - {*factor}:
         return gold, answer
     defined = rf"(?<![A-Za-z\\]){letter}(?![A-Za-z])\W{{0,3}}(?:=|\^|be\b)"
     if re.search(defined, prompt) and not _CALLED_ONE.search(prompt):

@@ -113,15 +113,15 @@ def same_strand(prompt: str, gold: str, answer: str) -> bool | None:
     """
     if not _OF_BASES.search(prompt):
         return None
-    found: list[str] = []
+    strands: list[str] = []
     for text in map(_plain_strand, (gold, answer)):
         strand = _STRAND.fullmatch(text)
         bases = re.sub(r"[\s-]", "", strand["bases"] if strand else text)
         if not _BASES.fullmatch(bases) or (strand and strand["first"] == strand["last"]):
             return None
         turned = strand["first"] == "3" if strand else _BACKWARDS.search(prompt) is not None
-        found.append(bases[::-1] if turned else bases)
-    return found[0] == found[1]
+        strands.append(bases[::-1] if turned else bases)
+    return strands[0] == strands[1]
 
 
 _OF_BASES = re.compile(r"\b(?:strands?|m?[DR]NA|codons?|complement|primer|template|nucleotides?)\b")

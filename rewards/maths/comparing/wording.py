@@ -112,11 +112,11 @@ def same_words(gold: Node, answer_text: str, judge: Judge) -> bool:
     named = _BEHAVES.fullmatch(gold.note.casefold())
     gold_words = folded(named[1] if named else gold.note)
     words = _NOT.sub(" not", as_words(answer_text).casefold())
-    first, _, rest = words.partition(",")
+    first, _, reason = words.partition(",")
     same = gold_words == folded(words) or gold_words == folded(_LEAD.sub("", words))
     # After a yes or no that agrees, anything but a plain reason may change its meaning.
     if gold_words in _OPPOSITES and first.strip() == gold_words:
-        same = bool(_REASON.match(rest)) and not _CONDITION.search(rest)
+        same = bool(_REASON.match(reason)) and not _CONDITION.search(reason)
     return judge.decided("text", same, f"the words {answer_text[:80]!r} are not {gold.note!r}")
 
 

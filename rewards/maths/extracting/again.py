@@ -75,32 +75,32 @@ def again(body: str, prompt: str = "") -> Again | None:
         return other
     if not any(sign in tail for sign in ("(", "≈", "\\approx", "about", "approx", "rou")):
         return None
-    found = _BRACKET.search(tail)
+    match = _BRACKET.search(tail)
     if (
-        found
-        and not found["says"].strip()
-        and not _other_unit(body[: start + found.start()], found)
+        match
+        and not match["says"].strip()
+        and not _other_unit(body[: start + match.start()], match)
     ):
         return None
-    if found is None and not ROUNDS.search(prompt):
-        found = _LINE.search(tail) or _CLAUSE.search(tail)
-        found = found or _behind_exact(body, start)
-    if found is None or not _known(found["unit"]):
+    if match is None and not ROUNDS.search(prompt):
+        match = _LINE.search(tail) or _CLAUSE.search(tail)
+        match = match or _behind_exact(body, start)
+    if match is None or not _known(match["unit"]):
         return None
-    shift = 0 if found.string is body else start
-    if ROUNDS.search(prompt) and _ABOUT.search(found[0]):
+    shift = 0 if match.string is body else start
+    if ROUNDS.search(prompt) and _ABOUT.search(match[0]):
         return None
-    value = found["value"].rstrip(".…")
-    cut = shift + found.start()
-    if value.endswith("%") and _ABOUT.search(found[0]):  # `1/3, or about 33%`
+    value = match["value"].rstrip(".…")
+    cut = shift + match.start()
+    if value.endswith("%") and _ABOUT.search(match[0]):  # `1/3, or about 33%`
         value = str(Decimal(value.rstrip("\\% ").replace(",", "")) / 100)
     elif (
-        found["unit"]
-        and _ABOUT.search(found[0])
-        and found["unit"] not in body[max(0, cut - 24) : cut]
+        match["unit"]
+        and _ABOUT.search(match[0])
+        and match["unit"] not in body[max(0, cut - 24) : cut]
     ):
         return None  # rounded in another unit
-    return Again(value, cut, shift + found.start("value")) if body[:cut].strip() else None
+    return Again(value, cut, shift + match.start("value")) if body[:cut].strip() else None
 
 
 _ABOUT = re.compile(r"≈|approx|about|rou|~|ca\.|environ|circa|约|約")
@@ -148,15 +148,15 @@ _NUMERAL = re.compile(r"[-−]?\d[\d,]*(?:\.\d+)?(?:/\d+)?")
 
 def _behind_exact(body: str, start: int) -> re.Match[str] | None:
     """Return the decimals behind the exact side of a chain."""
-    found = _SIDE.search(body, start)
-    if found is None:
+    match = _SIDE.search(body, start)
+    if match is None:
         return None
-    line = body[body.rfind("\n", 0, found.start()) + 1 : found.start()]
+    line = body[body.rfind("\n", 0, match.start()) + 1 : match.start()]
     side = re.split(r"[=≈⟹⇒→:]", line)[-1]
-    if not _EXACT.search(side) or _DECIMAL.search(side) or "$" in found["end"] + line:
+    if not _EXACT.search(side) or _DECIMAL.search(side) or "$" in match["end"] + line:
         return None
-    has_unit = (found["unit"] or "") == "" or side.rstrip().endswith(found["unit"])
-    return found if has_unit else None
+    has_unit = (match["unit"] or "") == "" or side.rstrip().endswith(match["unit"])
+    return match if has_unit else None
 
 
 def _known(unit: str | None) -> bool:
@@ -165,12 +165,16 @@ def _known(unit: str | None) -> bool:
     return name in {"", "%"} or unit_symbol(name) is not None or dimension(name) is not None
 
 
-def _other_unit(before: str, found: re.Match[str]) -> bool:
+def _other_unit(before: str, bracket: re.Match[str]) -> bool:
     """Return whether a bare bracket has the value of the one before it in another unit."""
     said = _MEASURED.search(before[-40:])
-    if said is None or not found["unit"] or (found["unit"] == said["unit"] and not found["rest"]):
+    if (
+        said is None
+        or not bracket["unit"]
+        or (bracket["unit"] == said["unit"] and not bracket["rest"])
+    ):
         return False
-    units = [unit_symbol(unit) or unit for unit in (found["unit"], said["unit"])]
+    units = [unit_symbol(unit) or unit for unit in (bracket["unit"], said["unit"])]
     sizes = [dimension(unit) for unit in units]
     return all(sizes) and len({size[1] for size in sizes if size}) == 1
 

@@ -424,9 +424,9 @@ def claim_end(body: str, start: int, end: int, prompt: str = "", *, mood: bool =
     joints = list(_CLAUSE.finditer(body, start, end))
     end = _first_claim(body, start, end, prompt, joints)
     for joint in joints:  # `x = 16; for comparison, last year it was 17`
-        rest = lowered(body[joint.end() : end])
-        if _DIGRESSES_OR_CHECKS.match(rest) and _STATES.search(body, start, joint.start()):
-            end = end if _CONCLUDED.search(rest) or _reopens(rest) else joint.start()
+        behind = lowered(body[joint.end() : end])
+        if _DIGRESSES_OR_CHECKS.match(behind) and _STATES.search(body, start, joint.start()):
+            end = end if _CONCLUDED.search(behind) or _reopens(behind) else joint.start()
             break
     for joint in reversed([joint for joint in joints if joint.end() < end][-MAX_ASIDES:]):
         clause = lowered(body[joint.end() : end])
@@ -526,11 +526,11 @@ def _without_paragraph(body: str) -> int:
     asked = _REASON_ASKED.search(body, end - len(said), end) if asks else None
     start = asked.start() if asked else body.rfind("\n\n", max(0, end - MAX_PARAGRAPH), end)
     paragraph = lowered(body[start:end]).lstrip() if start > 0 else ""
-    opening, *rest = _SENTENCES.split(paragraph.lstrip("*_#>- ¿¡"))
+    opening, *sentences = _SENTENCES.split(paragraph.lstrip("*_#>- ¿¡"))
     is_remark = asked or _OPENS.match(opening)
-    if not rest or not (is_remark or (opening.endswith("?") and _READER.search(opening))):
+    if not sentences or not (is_remark or (opening.endswith("?") and _READER.search(opening))):
         return end
-    claims = any(CONCLUDES.match(text) or MAY_BE.match(text) for text in rest)
+    claims = any(CONCLUDES.match(text) or MAY_BE.match(text) for text in sentences)
     if claims or _reopens(paragraph):
         return end
     return len(body[:start].rstrip()) if _valued(body[max(0, start - REACH_BACK) : start]) else end

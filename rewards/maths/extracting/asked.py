@@ -296,9 +296,9 @@ def _counted(pairs: list[Named], question: str, places: list[int]) -> list[Named
     for place, stop in zip(places, [*places[1:], len(question)], strict=True):
         text = question[place:stop]
         places_found = ((place_of(pair.name.lower(), text), pair) for pair in pairs)
-        found = sorted((at, pair) for at, pair in places_found if at >= 0)
-        for turn, (at, pair) in enumerate(found):
-            if turn and not _JOINED.search(text, found[turn - 1][0], at):
+        spots = sorted((at, pair) for at, pair in places_found if at >= 0)
+        for turn, (at, pair) in enumerate(spots):
+            if turn and not _JOINED.search(text, spots[turn - 1][0], at):
                 break
             asked.add(pair)
     return [pair for pair in pairs if pair in asked]
@@ -308,7 +308,7 @@ def _pairs(body: str, start: int, end: int) -> Iterator[Named]:
     """Yield the named values of a sentence, or where there are none its counted nouns."""
     patterns = (_NAMED, _COUNT) if "=" in body[start:end] else (_NAMED, _OF, _COUNT)
     kinds = [list(kind.finditer(body, start, end)) for kind in patterns]
-    for match in next((found for found in kinds if len(found) > 1), kinds[-1]):
+    for match in next((matches for matches in kinds if len(matches) > 1), kinds[-1]):
         begin, stop = match.span("value" if match["name"] else "of")
         stop = stop if match.re is _COUNT else measured(body, stop)
         yield Named(_ARTICLE.sub("", match["name"] or match["noun"]), body[begin:stop], begin, stop)
@@ -698,10 +698,10 @@ def _says(said: list[str], asked: list[str], known: set[str]) -> bool:
         return True  # `is the fastest`, where `Who is the fastest on average?` is asked
     if not asked or said[: len(asked)] != asked:
         return False
-    rest = said[len(asked) :]
-    if rest[:1] == ["than"] and len(rest) == 2:  # `Ann is older than Ben`
+    further = said[len(asked) :]
+    if further[:1] == ["than"] and len(further) == 2:  # `Ann is older than Ben`
         return True
-    return _content(" ".join(rest)) <= known and not any(word[0].isupper() for word in rest)
+    return _content(" ".join(further)) <= known and not any(word[0].isupper() for word in further)
 
 
 def in_words(prompt: str, body: str, options: Collection[str] = ()) -> Named | None:

@@ -41,12 +41,12 @@ def coordinates(body: str, count: int) -> Candidate | None:
     if not _WORDED.search(body, start, end):
         return None
     said = [(axis, list(_SAID[axis].finditer(body, start, end))) for axis in "xyz"[:count]]
-    if any(len(found) != 1 for _, found in said):
+    if any(len(matches) != 1 for _, matches in said):
         return None
     sentence = body[start:end]
     if DENIAL.search(sentence) or UNSURE.search(sentence) or re.search(r"\bor\b|\bif\b", sentence):
         return None
-    text = ", ".join(f"{axis} = {found[0]['value']}" for axis, found in said)
-    places = [found[0].span("value") for _, found in said]
+    text = ", ".join(f"{axis} = {matches[0]['value']}" for axis, matches in said)
+    places = [matches[0].span("value") for _, matches in said]
     first, last = min(places)[0], max(places)[1]
     return Candidate(CandidateKind.WHOLE, text, first, last, start, end)

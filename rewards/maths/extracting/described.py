@@ -36,8 +36,8 @@ class Described(NamedTuple):
 def described(prompt: str, body: str, start: int, end: int) -> Described | None:
     """Return the value that the closing sentence describes, or None."""
     for find in _called_for(prompt):
-        if found := find(prompt, body, start, end):
-            return found
+        if value := find(prompt, body, start, end):
+            return value
     return None
 
 
@@ -159,12 +159,12 @@ _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:/\d+)?")
 
 def _multiplicities(_: str, body: str, start: int, end: int) -> Described | None:
     """Find `4 (simple) and 1 (of multiplicity two)`, where each number of the sentence has one."""
-    found = list(_COUNTED.finditer(body, start, end))
-    rest = _COUNTED.sub("", body[start:end])
-    if not found or _NUMBER.search(rest) or _denied(rest):
+    items = list(_COUNTED.finditer(body, start, end))
+    others = _COUNTED.sub("", body[start:end])
+    if not items or _NUMBER.search(others) or _denied(others):
         return None
-    values = ", ".join(f"{item['value'].strip('$')} ({item['how'].strip('$')})" for item in found)
-    return Described(values, found[0].start(), found[-1].end())
+    values = ", ".join(f"{item['value'].strip('$')} ({item['how'].strip('$')})" for item in items)
+    return Described(values, items[0].start(), items[-1].end())
 
 
 _SHELLS = re.compile(
@@ -287,10 +287,10 @@ _RUN = re.compile(
 def _numbered(_: str, body: str, start: int, end: int) -> Described | None:
     """Find the only option of a sentence by its number in brackets: `So it is (3).`"""
     said = list(_BY_NUMBER.finditer(body, start, end))
-    rest = _BY_NUMBER.sub("", body[start:end])
-    if len(said) != 1 or re.search(r"\d", rest) or denied(body, start, end, *said[0].span()):
+    others = _BY_NUMBER.sub("", body[start:end])
+    if len(said) != 1 or re.search(r"\d", others) or denied(body, start, end, *said[0].span()):
         return None
-    return None if _SUPPOSED.search(rest) else Described(said[0][0], *said[0].span())
+    return None if _SUPPOSED.search(others) else Described(said[0][0], *said[0].span())
 
 
 _BY_NUMBER = re.compile(r"\([1-9]\)")
@@ -314,11 +314,11 @@ def _equation(_: str, body: str, start: int, end: int) -> Described | None:
 def _function(_: str, body: str, start: int, end: int) -> Described | None:
     """Find the only function that a text concludes with, before what only checks it."""
     for _turn in range(MAX_CHECKS):
-        if found := list(_DEFINED.finditer(body, start, end)):
-            place = begin, stop = found[0].span("said")
+        if functions := list(_DEFINED.finditer(body, start, end)):
+            place = begin, stop = functions[0].span("said")
             is_claimed = _CLAIMS.search(body, start, begin) or _CLAIMS.search(body, stop, end)
             is_open = _FAILS.search(body[stop:]) or _GOES_ON.search(body[stop:])
-            if not is_claimed or is_open or len(found) > 1 or denied(body, start, end, *place):
+            if not is_claimed or is_open or len(functions) > 1 or denied(body, start, end, *place):
                 return None
             return Described(body[begin:stop], *place)
         end = len(body[:start].rstrip())

@@ -58,9 +58,9 @@ def last_expression(
     if refusal := unanswered(body, start, end):
         return refusal
     if comments and (before := _before_comment(body, start, end)):
-        found = last_expression(before, joins=joins, comments=comments - 1)
-        if found is not None and not found.void:
-            return found
+        candidate = last_expression(before, joins=joins, comments=comments - 1)
+        if candidate is not None and not candidate.void:
+            return candidate
     if turns := in_turn(body, start, end):
         span = turns.start, turns.end
         return Candidate(CandidateKind.FORMULA, turns.text, *span, *span)

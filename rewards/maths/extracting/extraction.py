@@ -56,9 +56,9 @@ def _result(body: str, statements: Statements) -> Candidate | None:
         seen for seen in reversed(statements.seen) if not seen.ignored and seen.end <= len(body)
     )
     result = next((claim for claim in claims if claim.kind is CandidateKind.RESULT), None)
-    rest = DENIAL.sub("", body[result.end :]) if result else ""
+    behind = DENIAL.sub("", body[result.end :]) if result else ""
     # The first two characters may close the formula of the result itself (`$`, `\)`).
-    return None if any(c.isdigit() or c in "$\\" for c in rest[2:]) else result
+    return None if any(c.isdigit() or c in "$\\" for c in behind[2:]) else result
 
 
 RANKING: tuple[Rank, ...] = (
@@ -277,8 +277,8 @@ def _is_value(body: str, number: Spelled) -> bool:
         int(number.digits) > MAX_SMALL or body.endswith("dozen", number.start, number.end)
     )
     unit = measured(body, number.end) > number.end
-    told = _TOLD.search(body, max(0, number.start - 24), number.start)
-    stated = is_large or unit or (told and _CLAUSE_ENDS.match(body, number.end))
+    led = _TOLD.search(body, max(0, number.start - 24), number.start)
+    stated = is_large or unit or (led and _CLAUSE_ENDS.match(body, number.end))
     # `It ends with twelve zeros`: in words the number counts, in digits it may be the last ones.
     return bool(stated) and not related(clause_before(body, number.start))
 
@@ -403,8 +403,8 @@ def survey(
     body = without_notes(surface(_this_turn(response[offset:])))
     if not body.strip():
         return []
-    found = None if truncated else _repeated(body, offset, several=False, prompt=prompt)
-    repeated = again(body, prompt) if found else None
+    repeat = None if truncated else _repeated(body, offset, several=False, prompt=prompt)
+    repeated = again(body, prompt) if repeat else None
     body = body[: repeated.cut] if repeated else body
     statements = Statements(body, truncated=truncated, prompt=prompt)
     ranked = [(1, seen) for seen in statements.seen if seen.kind is not CandidateKind.RESULT]
@@ -417,9 +417,9 @@ def survey(
     winner = statements.last
     if winner is None and not truncated:
         winner = next((other for rank, other in ranked if rank > 1 and not other.ignored), None)
-    if found and repeated and repeated.instead:
+    if repeat and repeated and repeated.instead:
         place = repeated.start, repeated.start + len(repeated.value)
-        kind = CandidateKind(found.rule)
+        kind = CandidateKind(repeat.rule)
         winner = Candidate(kind, repeated.value, *place, *place)
         ranked.append((len(RANKING), winner))
     ranked.sort(key=lambda pair: (pair[1].start, pair[0]))

@@ -87,11 +87,11 @@ def _alternative(answer: str) -> str:
     alternative = _OR_ELSE.search(answer)
     if alternative is None:
         return answer
-    rest = answer[alternative.end() :].replace(")", "", 1)
-    if rest.count("}") > rest.count("{"):
-        rest = rest.replace("}", "", 1)
+    other = answer[alternative.end() :].replace(")", "", 1)
+    if other.count("}") > other.count("{"):
+        other = other.replace("}", "", 1)
     sign = "\\approx" if alternative["sign"][:1] == "a" else alternative["sign"]
-    return f"{answer[: alternative.start()]} {sign} {rest}"
+    return f"{answer[: alternative.start()]} {sign} {other}"
 
 
 def stated(prose: str) -> str | None:

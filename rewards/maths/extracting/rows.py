@@ -65,38 +65,38 @@ def rows_of(body: str, count: int) -> Candidate | None:
     if count > MAX_ROWS or not lines:
         return None
     if lines[-1].startswith("|"):
-        found = _table(lines)
-        found = found[:-1] if found and _TOTAL.fullmatch(found[-1].label) else found
+        rows = _table(lines)
+        rows = rows[:-1] if rows and _TOTAL.fullmatch(rows[-1].label) else rows
         first = next((line for line in lines if line.startswith("|")), "")
     else:
-        found = _lines(written, count)
-        first = lines[-count] if found else ""
-        if not found:
+        rows = _lines(written, count)
+        first = lines[-count] if rows else ""
+        if not rows:
             first = _SENTENCE.sub("", lines[-1])
             apart = " or " not in joined_by_and(first, foreign=True)
-            found = _lines(_APART.split(first.rstrip(" .")), count) if apart else []
-    labels = {row.label.casefold() for row in found}
+            rows = _lines(_APART.split(first.rstrip(" .")), count) if apart else []
+    labels = {row.label.casefold() for row in rows}
     # Each row has a label of its own, or all are values of one letter.
-    several = len(labels) == count or (len(labels) == 1 and _LETTER.fullmatch(found[0].label))
-    if len(found) != count or not several:
+    several = len(labels) == count or (len(labels) == 1 and _LETTER.fullmatch(rows[0].label))
+    if len(rows) != count or not several:
         return None
     start, end = body.rfind(first), len(body.rstrip())
-    return Candidate(CandidateKind.WHOLE, as_answer(found), start, end, start, end)
+    return Candidate(CandidateKind.WHOLE, as_answer(rows), start, end, start, end)
 
 
 def _items(lines: list[str]) -> list[str]:
     """Return the items of the list that lines end in, all of them numbered from 1 or behind
     bullets; else [].
     """
-    found: list[re.Match[str]] = []
+    items: list[re.Match[str]] = []
     for line in reversed(lines[-MAX_ROWS:]):
         item = _ITEM.fullmatch(line)
-        follows = item and (not found or int(found[0][1] or 1) == int(item[1] or 0) + 1)
-        if item is None or not follows or bool(item[1]) != bool((found or [item])[0][1]):
+        follows = item and (not items or int(items[0][1] or 1) == int(item[1] or 0) + 1)
+        if item is None or not follows or bool(item[1]) != bool((items or [item])[0][1]):
             break
-        found.insert(0, item)
-    begins = found and found[0][1] in {None, "1"}
-    return [item[2].strip(" *.;,") for item in found] if begins else []
+        items.insert(0, item)
+    begins = items and items[0][1] in {None, "1"}
+    return [item[2].strip(" *.;,") for item in items] if begins else []
 
 
 def lists_in_rows(body: str) -> Candidate | None:
@@ -113,15 +113,15 @@ def lists_in_rows(body: str) -> Candidate | None:
 _NUMBERS = re.compile(r"\$?[-−]?\d+(?:[,;]\s?[-−]?\d+)+\$?")
 
 
-def as_answer(found: list[ValueRow]) -> str:
+def as_answer(rows: list[ValueRow]) -> str:
     """Return rows as one answer, those with the letters of parts in their order."""
-    if all(re.fullmatch(_PART, row.label) for row in found):
-        found = sorted(found)
-        return ", ".join(f"({row.label.strip('()')}) {row.value}" for row in found)
-    if any(row.label.isdigit() for row in found):
-        return ", ".join(f"{row.label} → {row.value}" for row in found)
+    if all(re.fullmatch(_PART, row.label) for row in rows):
+        rows = sorted(rows)
+        return ", ".join(f"({row.label.strip('()')}) {row.value}" for row in rows)
+    if any(row.label.isdigit() for row in rows):
+        return ", ".join(f"{row.label} → {row.value}" for row in rows)
     return ", ".join(
-        f"{_named(row.label)} = {row.value}" if row.value else row.label for row in found
+        f"{_named(row.label)} = {row.value}" if row.value else row.label for row in rows
     )
 
 
@@ -134,8 +134,8 @@ def _lines(lines: list[str], count: int) -> list[ValueRow]:
     filled = [place for place, line in enumerate(lines) if line]
     last = [lines[place] for place in filled[-count:]]
     for pattern in (_POINT, _COUNTED, _ROW):
-        found = [pattern.fullmatch(line) for line in last]
-        if len(last) == count and all(found):
+        matches = [pattern.fullmatch(line) for line in last]
+        if len(last) == count and all(matches):
             break
     else:
         return []
@@ -145,7 +145,7 @@ def _lines(lines: list[str], count: int) -> list[ValueRow]:
     above = lines[first - 1 :: -1] if first else []
     if pattern.fullmatch(next((line for line in above if line or not apart), "")):
         return []
-    rows = [_row(match) for match in found if match]
+    rows = [_row(match) for match in matches if match]
     return rows if all(row.label and row.value is not None for row in rows) else []
 
 
@@ -214,18 +214,18 @@ def assigned_apart(prompt: str, body: str, count: int) -> Candidate | None:
     """
     asked = _POINT_OF_LETTERS.search(prompt)
     letters = re.findall(r"[a-z]", asked[1]) if asked else []
-    found: dict[str, set[str]] = {letter: set() for letter in letters}
+    sides: dict[str, set[str]] = {letter: set() for letter in letters}
     places: list[int] = []
     for match in _ASSIGNED.finditer(body, max(0, len(body) - MAX_TAIL)):
         value = match["sides"].rpartition("=")[2].strip(" $*")
-        if match["name"] in found and _NUMERAL.fullmatch(value):
-            found[match["name"]].add(value)
+        if match["name"] in sides and _NUMERAL.fullmatch(value):
+            sides[match["name"]].add(value)
             places += match.span()
-    if len(letters) != count or any(len(values) != 1 for values in found.values()):
+    if len(letters) != count or any(len(values) != 1 for values in sides.values()):
         return None
     if _TUPLE.search(body, places[0]):  # the point itself
         return None
-    text = ", ".join(f"{letter} = {values.pop()}" for letter, values in found.items())
+    text = ", ".join(f"{letter} = {values.pop()}" for letter, values in sides.items())
     return Candidate(CandidateKind.WHOLE, text, places[0], places[-1], places[0], places[-1])
 
 

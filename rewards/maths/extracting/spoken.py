@@ -142,62 +142,62 @@ def spoken(body: str, place: int) -> Spoken:
 
     Cached, since two nouns may announce one value.
     """
-    rest = body[place : place + MAX_ANSWER + 64]
-    lead_match = _LEAD.match(rest)
+    ahead = body[place : place + MAX_ANSWER + 64]
+    lead_match = _LEAD.match(ahead)
     lead = lead_match.end() if lead_match else 0
-    start, end = _bounds(rest, lead)
-    text = rest[start:end]
-    is_question = rest[end : end + 3].lstrip("*_$ ").startswith("?") or text.endswith("?")
+    start, end = _bounds(ahead, lead)
+    text = ahead[start:end]
+    is_question = ahead[end : end + 3].lstrip("*_$ ").startswith("?") or text.endswith("?")
     bare = cleaned(text)
     if bare != text and (bare_start := text.find(bare)) >= 0:
         start, end = start + bare_start, start + bare_start + len(bare)
     return Spoken(bare, place + start, place + end, is_question)
 
 
-def _bounds(rest: str, lead: int) -> tuple[int, int]:
-    """Return where the answer begins and ends in `rest`, after `lead` characters of decoration.
+def _bounds(ahead: str, lead: int) -> tuple[int, int]:
+    """Return where the answer begins and ends in `ahead`, after `lead` characters of decoration.
 
     The narrowest form that fits is taken: a number, an emphasised text, a choice letter, a formula
     or a list of formulas, and otherwise the sentence up to its end or a reason.
     """
-    emphasis = _EMPHASIS.match(rest, lead)
-    if emphasis and not _ANOTHER.match(rest, emphasis.end()):
+    emphasis = _EMPHASIS.match(ahead, lead)
+    if emphasis and not _ANOTHER.match(ahead, emphasis.end()):
         return emphasis.span(2)
-    choice = _CHOICE.match(rest, lead + (len(emphasis[1]) if emphasis else 0))
-    if choice and not _LISTED_LETTERS.match(rest, choice.start(1)):
+    choice = _CHOICE.match(ahead, lead + (len(emphasis[1]) if emphasis else 0))
+    if choice and not _LISTED_LETTERS.match(ahead, choice.start(1)):
         return choice.span(1)
-    math = _MATH.match(rest, lead)
+    math = _MATH.match(ahead, lead)
     if math is not None:
         # The end of the list of formulas that begins with `math`: `$8$, $4$`.
         end = math.end()
         for _ in range(MAX_LISTED):
-            joint = _AND.match(rest, end)
-            following = _MATH.match(rest, joint.end()) if joint else None
+            joint = _AND.match(ahead, end)
+            following = _MATH.match(ahead, joint.end()) if joint else None
             if following is None:
                 break
             end = following.end()
-        list_end = end if _AFTER_FORMULA.match(rest, end) else math.end()
+        list_end = end if _AFTER_FORMULA.match(ahead, end) else math.end()
         if list_end > math.end():
             return lead, list_end
-        if _AFTER_FORMULA.match(rest, math.end()) and not _ANOTHER.match(rest, math.end()):
+        if _AFTER_FORMULA.match(ahead, math.end()) and not _ANOTHER.match(ahead, math.end()):
             # Each of the four ways to write a formula has a group; one of these has matched.
             return next(span for i in range(1, 5) if (span := math.span(i)) != (-1, -1))
-    end = _sentence_end(rest, lead)
-    remark = _REMARK.search(rest, lead, end)
+    end = _sentence_end(ahead, lead)
+    remark = _REMARK.search(ahead, lead, end)
     end = remark.start() if remark else end
-    values = [value for value in _EMPHASIS.finditer(rest, lead, end) if _DIGIT.search(value[2])]
-    outside = [rest[lead : values[0].start()], rest[values[-1].end() : end]] if values else []
+    values = [value for value in _EMPHASIS.finditer(ahead, lead, end) if _DIGIT.search(value[2])]
+    outside = [ahead[lead : values[0].start()], ahead[values[-1].end() : end]] if values else []
     if len(values) == 1 and not _DIGIT.search(outside[0]) and not outside[1].strip(" ."):
         return values[0].span(2)
-    claim = _SAID.match(rest[:end])
-    unsaid = claim and _DIGIT.search(claim[0]) and not _DIGIT.search(rest, claim.end(), end)
+    claim = _SAID.match(ahead[:end])
+    unsaid = claim and _DIGIT.search(claim[0]) and not _DIGIT.search(ahead, claim.end(), end)
     if claim and not unsaid and len(_PROSE.findall(claim[0])) > 1:
         lead = claim.end()
-    if "," in rest[lead:end] or ";" in rest[lead:end]:
-        end = claim_end(rest, lead, end)
-    if reason := REASON.search(rest, lead, end):
-        reason_start = len(rest[: reason.start()].rstrip(" \n\t,;(-"))
-        end = reason_start if rest[lead:reason_start].strip(" *$(") else end
+    if "," in ahead[lead:end] or ";" in ahead[lead:end]:
+        end = claim_end(ahead, lead, end)
+    if reason := REASON.search(ahead, lead, end):
+        reason_start = len(ahead[: reason.start()].rstrip(" \n\t,;(-"))
+        end = reason_start if ahead[lead:reason_start].strip(" *$(") else end
     return lead, end
 
 
@@ -228,14 +228,14 @@ def cleaned(text: str) -> str:
     return text.strip(" *_」』】")
 
 
-def _sentence_end(rest: str, start: int) -> int:
-    for sentence_end in islice(_SENTENCE_END.finditer(rest, start), MAX_SENTENCES):
+def _sentence_end(ahead: str, start: int) -> int:
+    for sentence_end in islice(_SENTENCE_END.finditer(ahead, start), MAX_SENTENCES):
         place = sentence_end.start()
         inside_math = (
-            rest.count("$", 0, place) % 2 == 1
-            or rest.count("\\[", 0, place) > rest.count("\\]", 0, place)
-            or rest.count("\\(", 0, place) > rest.count("\\)", 0, place)
+            ahead.count("$", 0, place) % 2 == 1
+            or ahead.count("\\[", 0, place) > ahead.count("\\]", 0, place)
+            or ahead.count("\\(", 0, place) > ahead.count("\\)", 0, place)
         )
         if place > start and not inside_math:
             return place
-    return len(rest)
+    return len(ahead)

@@ -217,5 +217,5 @@ def quoted(body: str, start: int, end: int) -> bool:
         return True
     if not body[line : start + 1].lstrip().startswith(">"):
         return False
-    rest = body[end : end + 2000].partition("\n")[2]
-    return any(line.strip() and not line.lstrip().startswith(">") for line in rest.split("\n"))
+    lines = body[end : end + 2000].partition("\n")[2]
+    return any(line.strip() and not line.lstrip().startswith(">") for line in lines.split("\n"))

@@ -262,8 +262,8 @@ def without_notes(body: str) -> str:
     """
     base = max(0, len(body) - MAX_NOTES)
     for _ in range(MAX_FOOTNOTES if "\n" in body else 0):
-        found = (form.search(body, base) for form in (_SIGNED, _WARNING, _SECTION, _FOOTNOTES))
-        note = next(filter(None, found), None)
+        matches = (form.search(body, base) for form in (_SIGNED, _WARNING, _SECTION, _FOOTNOTES))
+        note = next(filter(None, matches), None)
         above = body[: note.start()] if note else ""
         own = _CORRECTS if note and note.re is _SECTION else _OWN
         if note is None or not above.strip() or own.search(note["said"] or ""):

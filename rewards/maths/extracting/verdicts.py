@@ -86,16 +86,16 @@ def verdict(sentence: str) -> str:
         return ""
     said = ""
     for clause in filter(None, _CLAUSES.split(plain)):
-        found = _clause(clause)
-        if found is None:
+        truth = _clause(clause)
+        if truth is None:
             return ""
-        if found == "not":  # `no, it is not` only repeats
+        if truth == "not":  # `no, it is not` only repeats
             if _truth(said) is not False:
                 return ""
-        elif found:
-            if said and _truth(said) != _truth(found):
+        elif truth:
+            if said and _truth(said) != _truth(truth):
                 return ""
-            said = said or found
+            said = said or truth
     return said
 
 

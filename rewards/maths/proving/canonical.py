@@ -142,10 +142,10 @@ def _opaque(name: str, arguments: list[Sum]) -> Sum:
     if name in _SYMMETRIC or name.startswith("series"):
         return atom(("f", name, *sorted((frozen(argument) for argument in arguments), key=repr)))
     if name in _ODD | _EVEN and len(arguments) == 1 and arguments[0]:
-        content, rest = primitive_part(arguments[0], signed=True)
+        content, primitive = primitive_part(arguments[0], signed=True)
         if name == "abs":
-            return scaled(atom(("f", name, frozen(rest))), abs(content))
-        positive = scaled(rest, abs(content))
+            return scaled(atom(("f", name, frozen(primitive))), abs(content))
+        positive = scaled(primitive, abs(content))
         sign = -1 if content < 0 and name in _ODD else 1
         return scaled(atom(("f", name, frozen(positive))), sign)
     return atom(("f", name, *(frozen(argument) for argument in arguments)))
@@ -158,9 +158,9 @@ def _crossed(arguments: list[Sum]) -> Sum:
     for argument in arguments:
         if not argument:
             return {}
-        content, rest = primitive_part(argument, signed=True)
+        content, primitive = primitive_part(argument, signed=True)
         sign *= content
-        sides.append(rest)
+        sides.append(primitive)
     first, second = (frozen(side) for side in sides)
     if first == second:
         return {}

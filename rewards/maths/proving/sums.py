@@ -166,10 +166,12 @@ def _unfolded(terms: Sum, meter: Meter) -> Sum:
         key, exponent = folded
         integer_part = math.floor(exponent)
         fraction = exponent - integer_part
-        rest = tuple((k, fraction if k == key else e) for k, e in monomial if k != key or fraction)
+        others = tuple(
+            (k, fraction if k == key else e) for k, e in monomial if k != key or fraction
+        )
         inner: Frozen = key[0][1]  # type: ignore[assignment]
         expanded = _raised(dict(inner), integer_part, meter)
-        total = plus(total, times({rest: coefficient}, expanded, meter))
+        total = plus(total, times({others: coefficient}, expanded, meter))
     return total
 
 
@@ -294,11 +296,13 @@ def _single(key: tuple[Base, tuple[object, ...]], exponent: Exact) -> tuple[Mono
     base, symbolic = key
     if not symbolic and base[0] == "p":
         integer_part = math.floor(exponent)
-        rest = exponent - integer_part
-        return (((key, rest),) if rest else ONE), small_power(int(str(base[1])), integer_part)
+        remainder = exponent - integer_part
+        return (((key, remainder),) if remainder else ONE), small_power(
+            int(str(base[1])), integer_part
+        )
     if not symbolic and base == ("c", "i") and exponent.denominator == 1:
-        rest = exponent % 2
-        return (((key, rest),) if rest else ONE), (1, 1, -1, -1)[int(exponent) % 4]
+        remainder = exponent % 2
+        return (((key, remainder),) if remainder else ONE), (1, 1, -1, -1)[int(exponent) % 4]
     return ((key, exponent),), 1
 
 

@@ -160,8 +160,8 @@ def listed(parser: Parser) -> Node:
     if items[0].note == "!=" and all(map(_is_value, items[1:])):
         # `x != 0, 1` denies each of the values.
         name = items[0].args[0]
-        rest = tuple(Node("rel", (name, item), 0, "!=") for item in items[1:])
-        return Node("list", (items[0], *rest), 0, "and")
+        denials = tuple(Node("rel", (name, item), 0, "!=") for item in items[1:])
+        return Node("list", (items[0], *denials), 0, "and")
     if (groups := _grouped(items, marks)) is not None:
         return Node("list", groups, 0, ";")
     words = [mark for mark in marks if mark in {"and", "or"}]

@@ -97,10 +97,10 @@ def root(parser: Parser) -> Node:
         degree = parser.inside()
         if not parser.accept("close", "]"):
             raise Unreadable("the degree of a root is not closed")
-    radicand, one = argument(parser), nodes.num(1)
+    radicand, unit = argument(parser), nodes.num(1)
     if degree.op == "num" and degree.value:
-        return nodes.power(radicand, nodes.num(exact_quotient(one, degree)))
-    return nodes.power(radicand, nodes.over(one, degree))
+        return nodes.power(radicand, nodes.num(exact_quotient(unit, degree)))
+    return nodes.power(radicand, nodes.over(unit, degree))
 
 
 def number_set(parser: Parser) -> Node:
@@ -154,7 +154,7 @@ def series(name: str) -> Prefix:
     return read
 
 
-def bound(name: str, body: Node, variable: str, *rest: Node) -> Node:
+def bound(name: str, body: Node, variable: str, *limits: Node) -> Node:
     """Return a big operator whose variable is renamed to an internal name, so that the choice of
     letter does not matter.
     """
@@ -163,7 +163,7 @@ def bound(name: str, body: Node, variable: str, *rest: Node) -> Node:
     index = nodes.sym(f"bound {depth + 1}")
     for old in (nodes.const(variable), nodes.sym(variable)):
         body = nodes.replaced(body, old, index)
-    return nodes.func(name, body, index, *rest)
+    return nodes.func(name, body, index, *limits)
 
 
 def integral(parser: Parser) -> Node:

@@ -44,23 +44,23 @@ _LANGUAGES = (
 
 def _numerals(languages: tuple[tuple[str, str], ...]) -> Iterator[tuple[str, int]]:
     for counting, joint in languages:
-        forms = [one.split("/") for one in counting.split()]
+        forms = [entry.split("/") for entry in counting.split()]
         yield from ((form, number) for number, some in enumerate(forms[:21]) for form in some)
         for tens, some in enumerate(forms[20:], start=2):
             for ten in some:
                 yield ten, 10 * tens
                 if tens == 10 or not joint:
                     continue
-                for one in range(1, 20):
+                for units in range(1, 20):
                     # `soixante et onze`, and in French alone a ten may be joined to a teen.
-                    last = one < 10 or ten.startswith(("soix", "quatre"))
-                    for word in forms[one] if last else ():
-                        yield joint.format(ten=ten, one=word), 10 * tens + one
-                        yield f"{ten} et {word}", 10 * tens + one
+                    last = units < 10 or ten.startswith(("soix", "quatre"))
+                    for word in forms[units] if last else ():
+                        yield joint.format(ten=ten, one=word), 10 * tens + units
+                        yield f"{ten} et {word}", 10 * tens + units
                         if joint == "{ten}{one}" and ten.isascii():  # `ventuno`
-                            yield ten[:-1] + word, 10 * tens + one
+                            yield ten[:-1] + word, 10 * tens + units
                         if ten == "veinte":
-                            yield f"veinti{word}", 10 * tens + one
+                            yield f"veinti{word}", 10 * tens + units
     yield from zip(("veintidós", "veintitrés", "veintiséis"), (22, 23, 26), strict=True)
 
 
@@ -178,13 +178,15 @@ _SIZES = [
 _HUNDREDS = {
     form: 100 * number
     for forms in (
-        "hundert/einhundert " + " ".join(f"{one}hundert" for one in _LANGUAGES[0][0].split()[2:10]),
-        "cent " + " ".join(f"{one}~cents/{one}~cent" for one in _LANGUAGES[1][0].split()[2:10]),
+        "hundert/einhundert "
+        + " ".join(f"{digit}hundert" for digit in _LANGUAGES[0][0].split()[2:10]),
+        "cent "
+        + " ".join(f"{digit}~cents/{digit}~cent" for digit in _LANGUAGES[1][0].split()[2:10]),
         "cien/ciento doscientos trescientos cuatrocientos quinientos seiscientos setecientos "
         "ochocientos novecientos",
         "cem/cento duzentos trezentos quatrocentos quinhentos seiscentos setecentos oitocentos "
         "novecentos",
-        "cent " + " ".join(f"{one}cento/{one}cent" for one in _LANGUAGES[4][0].split()[2:10]),
+        "cent " + " ".join(f"{digit}cento/{digit}cent" for digit in _LANGUAGES[4][0].split()[2:10]),
         "сто двести триста четыреста пятьсот шестьсот семьсот восемьсот девятьсот",
         "백/일백 이백 삼백 사백 오백 육백 칠백 팔백 구백",
     )
@@ -207,14 +209,14 @@ def _value(phrase: str) -> int | None:
     if phrase in NUMERALS:
         return NUMERALS[phrase]
     for word, size in _SIZES:
-        head, found, tail = phrase.partition(word)
-        many = (_value(head.strip()) if head else 1) if found else None
-        if many and many < 1000 and (rest := _rest(tail)) is not None and rest < size:
-            return many * size + rest
+        head, matched, tail = phrase.partition(word)
+        many = (_value(head.strip()) if head else 1) if matched else None
+        if many and many < 1000 and (remainder := _rest(tail)) is not None and remainder < size:
+            return many * size + remainder
     for length in range(len(phrase), 0, -1):
         hundreds = _HUNDREDS.get(phrase[:length])
-        if hundreds and (rest := _rest(phrase[length:])) is not None and rest < 100:
-            return hundreds + rest
+        if hundreds and (remainder := _rest(phrase[length:])) is not None and remainder < 100:
+            return hundreds + remainder
     return None
 
 
@@ -269,9 +271,9 @@ def spelled(phrase: str) -> tuple[str, int] | None:
     for length in range(min(len(pieces), 2 * MAX_WORDS - 1), 0, -2):
         head = "".join(pieces[:length])
         number = _value(head.lower().replace("-", " ").replace("ún", "un"))
-        rest = pieces[length + 1 :]
-        article = number == 1 and rest != []  # `un cercle`, `eine Gerade`
-        if number is not None and not article and not (head.lower() in _ENGLISH and rest == ["to"]):
+        tail = pieces[length + 1 :]
+        article = number == 1 and tail != []  # `un cercle`, `eine Gerade`
+        if number is not None and not article and not (head.lower() in _ENGLISH and tail == ["to"]):
             return head, number
     return None
 
@@ -292,13 +294,13 @@ def in_digits(answer: str) -> str:
     first = _FIRST.match(said)
     if first and (fraction := _fraction(re.split(r"[ -]", first["words"].lower())))[1]:
         pieces = re.split(r"([ -])", first["words"])
-        rest = "".join(pieces[2 * fraction[1] - 1 :]) + said[first.end() :]
-        if not rest.strip(" .}$*"):
-            return f"{head}{sign}{first['open']}{fraction[0]}{rest}"
+        tail = "".join(pieces[2 * fraction[1] - 1 :]) + said[first.end() :]
+        if not tail.strip(" .}$*"):
+            return f"{head}{sign}{first['open']}{fraction[0]}{tail}"
     if match := _COUNTED.match(said):
         number, end = _ideographic(match["words"]), match.end()
-    elif (match := _FIRST.match(said)) and (found := spelled(match["words"])):
-        number, end = found[1], match.start("words") + len(found[0])
+    elif (match := _FIRST.match(said)) and (numeral := spelled(match["words"])):
+        number, end = numeral[1], match.start("words") + len(numeral[0])
     else:
         return answer
     if number is None or _CHANGES.intersection(re.findall(r"[^\W\d_]+", said[end:].lower())):

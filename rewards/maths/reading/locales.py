@@ -431,8 +431,8 @@ class Locale:
         items = numeral.split(";")
         if len(items) > 1:  # `1,5; 4` lists no pairs
             comma = comma or not (_THREE.search(numeral) or all("," in item for item in items))
-            one = partial(Locale._pointed, comma=comma, grouped=grouped, pointed=pointed)
-            return ";".join(map(one, items))
+            pointed_item = partial(Locale._pointed, comma=comma, grouped=grouped, pointed=pointed)
+            return ";".join(map(pointed_item, items))
         groups = grouped and _POINTS.fullmatch(numeral) and not _POINT.search(pointed)
         if groups or _GROUPED.fullmatch(numeral) or decimal_comma(numeral, comma=comma):
             return points_for_commas(numeral)

@@ -121,20 +121,20 @@ def read_cleaned(cleaned: str) -> Node:
         return _read_labelled(cleaned) or read_words(cleaned)
 
 
-def _in_notation(numbers: str, relation: str, rest: str) -> str:
+def _in_notation(numbers: str, relation: str, operand: str) -> str:
     r"""Return numbers in words, such as `all reals except 1 and 2`, in the notation of sets.
 
     >>> _in_notation("real", "except", "x = 1 and x = 2"), _in_notation("real", "less than", "5")
     ('\\mathbb{R} \\setminus \\{1 , 2\\}', '(-\\infty, 5)')
     """
-    rest = re.sub(r"\\text\s*\{([^{}]*)\}", r" \1 ", rest).strip(" .")
-    if rest.count("}") > rest.count("{"):  # of the `\text{` around the whole
-        rest = rest.rpartition("}")[0]
+    operand = re.sub(r"\\text\s*\{([^{}]*)\}", r" \1 ", operand).strip(" .")
+    if operand.count("}") > operand.count("{"):  # of the `\text{` around the whole
+        operand = operand.rpartition("}")[0]
     if relation.lower() in _BOUNDED and numbers != "integer":
-        return _BOUNDED[relation.lower()].format(rest)
-    if r"\in" in rest:  # a family of values with its parameter
-        return re.sub(r"^\s*x\s*=", "", rest).join((r"x \neq ", ""))
-    values = re.sub(r"\b(?:and|or)\b", ",", re.sub(r"\b[a-z]\s*=\s*", "", rest))
+        return _BOUNDED[relation.lower()].format(operand)
+    if r"\in" in operand:  # a family of values with its parameter
+        return re.sub(r"^\s*x\s*=", "", operand).join((r"x \neq ", ""))
+    values = re.sub(r"\b(?:and|or)\b", ",", re.sub(r"\b[a-z]\s*=\s*", "", operand))
     values = re.sub(r",\s*,", ",", values).strip().removeprefix("\\{").removesuffix("\\}")
     return rf"\mathbb{{{'Z' if numbers == 'integer' else 'R'}}} \setminus \{{{values}\}}"
 
@@ -173,11 +173,11 @@ def _read_labelled(cleaned: str) -> Node | None:
         depth += {"(": 1, "{": 1, "[": 1, ")": -1, "}": -1, "]": -1}.get(sign[0], 0)
         if sign[0] != "=" or depth or sign.start() <= first_letter:
             continue
-        label, rest = cleaned[: sign.start()], cleaned[sign.end() :]
+        label, formula = cleaned[: sign.start()], cleaned[sign.end() :]
         if _NO_LABEL.search(label):
             return None
         try:
-            value = read_formula(rest)
+            value = read_formula(formula)
         except Unreadable:
             return None
         name = nodes.text(as_words(label).casefold())

@@ -31,10 +31,10 @@ def plain_units(text: str) -> str:
     ('3 \\times 10^{8}\\text{ m/s}', '1.5')
     """
     text = _QUANTITY.sub(
-        lambda found: f"{_number(found['value'] or '')}\\text{{ {_unit(found['unit'])}}}", text
+        lambda match: f"{_number(match['value'] or '')}\\text{{ {_unit(match['unit'])}}}", text
     )
     return _NUMBER.sub(
-        lambda found: _number(found[2]) + ("^\\circ" if found["name"] == "ang" else ""), text
+        lambda match: _number(match[2]) + ("^\\circ" if match["name"] == "ang" else ""), text
     )
 
 

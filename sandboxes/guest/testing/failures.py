@@ -128,8 +128,8 @@ def build(parts: list[object]) -> BaseException:
 
 def class_of(base: object, chain: object) -> type[BaseException]:
     """Return the class on this side for a built-in class and the classes derived from that."""
-    found = [getattr(builtins, name, None) for name in str(base).split()]
-    kinds = [kind for kind in found if isinstance(kind, type) and issubclass(kind, BaseException)]
+    values = [getattr(builtins, name, None) for name in str(base).split()]
+    kinds = [kind for kind in values if isinstance(kind, type) and issubclass(kind, BaseException)]
     kind: Any = RuntimeError
     with suppress(TypeError):  # These have no common layout.
         kind = kinds[0] if len(kinds) == 1 else type(str(base), tuple(kinds), {})

@@ -265,12 +265,12 @@ class _Reader:
         path = _path(function)
         if "patch" not in path[-2:] and path[:1] != ["monkeypatch"]:
             return ""
-        told = [_constant(each) or ".".join(_path(each)) for each in arguments]
+        names = [_constant(each) or ".".join(_path(each)) for each in arguments]
         sets = path == ["monkeypatch", "setattr"]
-        if path[-1] == "patch" or (sets and len(told) == 2):
-            return self._lend("".join(told[:1]))
+        if path[-1] == "patch" or (sets and len(names) == 2):
+            return self._lend("".join(names[:1]))
         if path[-2:] == ["patch", "object"] or sets:
-            return self._lend(".".join(told[:2]))
+            return self._lend(".".join(names[:2]))
         return f"patch the solution's process ({'.'.join(path)})"
 
     def _lend(self, target: str) -> str:

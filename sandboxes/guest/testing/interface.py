@@ -193,10 +193,10 @@ class Interface(Origins):
         """Classes of whose objects, which the tests keep in variables or make of nothing, no
         attribute is used. `in` asks them, and arithmetic with plain values does not: a value may be
         compared by it in a helper (`abs(a - b)`)."""
-        made = {attribute for name in self.makers for attribute in uses.get(name, ())}
+        of_makers = {attribute for name in self.makers for attribute in uses.get(name, ())}
         of_classes = {attribute for name in self.classes for attribute in uses.get(name, ())}
-        self.attributes |= (self.said - plain) | (made - PREDICATES)
-        self.data_methods = (made & PREDICATES) | (of_classes - PREDICATES)
+        self.attributes |= (self.said - plain) | (of_makers - PREDICATES)
+        self.data_methods = (of_makers & PREDICATES) | (of_classes - PREDICATES)
         """Methods that plain values have too, and that objects under test answer with data; and
         the predicates that the tests ask of them. On any other object a predicate would be the
         outcome of a test, said by the solution."""
@@ -470,8 +470,8 @@ class Interface(Origins):
             for each in (n.value, *self.given(variable_of(n.value)))
         ]
         parts = self.within(*(n for n in used if isinstance(n, ast.BinOp)))
-        made = [n for n in parts if isinstance(n, ast.BinOp)]
-        mixed = [n for n in made if not all(map(self.loose_origin, (n.left, n.right)))]
+        sums = [n for n in parts if isinstance(n, ast.BinOp)]
+        mixed = [n for n in sums if not all(map(self.loose_origin, (n.left, n.right)))]
         ways = ((n, way) for n in mixed for side in (n.left, n.right) for way in self._ways(side))
         return {(operator_name(n.op), way) for n, way in ways}
 

@@ -39,10 +39,10 @@ _LIBRARIES = MODULE_NAMES | ALIASES.keys()
 def has_attribute(module: str, *path: str) -> bool:
     """Return whether a module has an attribute, which may have one in turn; True without it."""
     try:
-        found: object = importlib.import_module(ALIASES.get(module, module))
+        owner: object = importlib.import_module(ALIASES.get(module, module))
     except ImportError:
         return True
-    return all((found := getattr(found, name, path)) is not path for name in path)
+    return all((owner := getattr(owner, name, path)) is not path for name in path)
 
 
 class Origins:

@@ -132,9 +132,9 @@ class Peer:
         self._line.close()
 
     def _answer(self, tokens: list[value_wire.Token]) -> None:
-        verb, *rest = tokens
+        verb, *packed = tokens
         decoder = value_wire.Decoder(self._find, self._kept.values())
-        arguments = list(decoder.values(rest))
+        arguments = list(decoder.values(packed))
         containers = decoder.containers
         # Contents from before the call show which arguments the call changed.
         given = {id(item): values.content(item) for item in containers[len(self._kept) :]}

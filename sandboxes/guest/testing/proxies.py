@@ -104,8 +104,8 @@ class Handle:
     __slots__ = ("ludus_state_",)
 
     def __new__(cls, _: object, token: str) -> Handle:
-        made: Handle = object.__new__(_with_abilities(token.partition(".")[2]))
-        return made
+        handle: Handle = object.__new__(_with_abilities(token.partition(".")[2]))
+        return handle
 
     def __init__(self, line: Any, token: str) -> None:
         object.__setattr__(self, "ludus_state_", HandleState(line, token))
@@ -263,10 +263,10 @@ class Abilities:
             return _decided(self, "contains", item)
         if not hasattr(type(self), "__iter__"):
             raise refuse(self, "in")
-        found = any(item is other or item == other for other in self)
-        if state.called and found != _decided(self, "contains", item):
+        is_member = any(item is other or item == other for other in self)
+        if state.called and is_member != _decided(self, "contains", item):
             raise refuse(self, "in")
-        return found
+        return is_member
 
     def __enter__(self: Any) -> object:
         return ask(self, "enter", source=state_of(self).known)

@@ -87,15 +87,15 @@ def _printed() -> tuple[str, ...]:
 class LentInput(io.TextIOBase):
     """Standard input that is read on the tests' side."""
 
-    def __init__(self, line: Callable[[], str], rest: Callable[[], str]) -> None:
+    def __init__(self, line: Callable[[], str], text: Callable[[], str]) -> None:
         super().__init__()
-        self._line, self._remainder = line, rest
+        self._line, self._text = line, text
 
     def readline(self, size: int = -1, /) -> str:  # type: ignore[override]
         return self._line()
 
     def read(self, size: int | None = -1, /) -> str:
-        return self._remainder()
+        return self._text()
 
 
 def _lend(module: str, name: str, function: Callable[..., Any]) -> None:
@@ -107,7 +107,7 @@ VERBS: dict[str, Callable[..., object]] = {
     "capture": _capture,
     "printed": _printed,
     "lend": _lend,
-    "lend_stdin": lambda line, rest: setattr(sys, "stdin", LentInput(line, rest)),
+    "lend_stdin": lambda line, text: setattr(sys, "stdin", LentInput(line, text)),
     "set_chance": random.setstate,
 }
 """What the tests' side may ask of this module in the solution's process."""

@@ -255,11 +255,11 @@ class Decoder:
         self._complete(BUILD[tag](parts), stack)  # type: ignore[arg-type]
 
     def _word(self, token: str, stack: list[object]) -> None:
-        tag, rest = token[:1], token[1:]
+        tag, content = token[:1], token[1:]
         if tag == "s":
-            stack.append(rest)
+            stack.append(content)
         elif tag in BUILD:
-            parts = _pop(stack, _number(rest))
+            parts = _pop(stack, _number(content))
             built = BUILD[tag](parts)
             # Both of its numbers are those of one object, as they are in the encoder.
             if tag == derived.TAG and self.containers and self.containers[-1] is parts[-1]:
@@ -268,11 +268,11 @@ class Decoder:
         elif tag in HANDLES:
             stack.append(self._find(token))
         elif tag in values.READ:
-            stack.append(values.READ[tag](rest))
+            stack.append(values.READ[tag](content))
         elif tag == "@":
-            stack.append(self.containers[_number(rest)])
+            stack.append(self.containers[_number(content)])
         elif tag == "=":
-            number, count = rest.split(" ")
+            number, count = content.split(" ")
             container = self.containers[_number(number)]
             values.replace(container, _pop(stack, _number(count)))
             self.changed.append(container)

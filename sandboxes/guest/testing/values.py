@@ -101,8 +101,8 @@ _SEALED = ("array.array",)
 
 def _match(pattern: Any, text: Any, limit: int, start: int, end: int) -> object:
     """Return what a pattern has found there, which may have been asked to go on to the end."""
-    found = pattern.match(text, start, limit)
-    return found if found and found.end() == end else pattern.fullmatch(text, start, end)
+    match = pattern.match(text, start, limit)
+    return match if match and match.end() == end else pattern.fullmatch(text, start, end)
 
 
 _MADE_BY: dict[str, Any] = {"re.Pattern": re.compile, "re.Match": _match}
@@ -311,8 +311,8 @@ def library_path(item: Any) -> str:
 def at(path: str) -> object:
     """Return what is found at a path in a library."""
     module, _, name = path.rpartition(".")
-    found = importlib.import_module(module)
-    return getattr(found, name) if name else found
+    library = importlib.import_module(module)
+    return getattr(library, name) if name else library
 
 
 def _is_numpy(item: object, family: str) -> bool:
@@ -402,8 +402,8 @@ def parts_of(
     """Return the tag and the parts of a value that has any; None for objects. `known`: what is
     known to be plain (`all_plain`).
     """
-    found = _opened(item)
-    return found if not found or found[0] not in "NSx" or all_plain(found[1], known) else None
+    opened = _opened(item)
+    return opened if not opened or opened[0] not in "NSx" or all_plain(opened[1], known) else None
 
 
 def _opened(item: object) -> tuple[str, list[object]] | None:
