@@ -289,8 +289,8 @@ def chosen(episodes: Sequence[Episode], *, most: int, seed: int) -> list[tuple[E
         seed: decides the random ones.
     """
     played = [episode for episode in episodes if episode.trajectories]
-    scored = [one for one in played if one.trajectories[0].verdict.reward is not None]
-    failed = [one for one in played if one.trajectories[0].verdict.reward is None]
+    scored = [episode for episode in played if episode.trajectories[0].verdict.reward is not None]
+    failed = [episode for episode in played if episode.trajectories[0].verdict.reward is None]
 
     def reward(episode: Episode) -> float:
         return episode.trajectories[0].verdict.reward or 0.0
@@ -299,13 +299,15 @@ def chosen(episodes: Sequence[Episode], *, most: int, seed: int) -> list[tuple[E
         return sum(trajectory.sampled_tokens for trajectory in episode.trajectories)
 
     shuffled = random.Random(seed).sample(played, len(played))
-    wanted = [("best", one) for one in [max(scored, key=reward, default=None)] if one]
-    wanted += [("worst", one) for one in [min(scored, key=reward, default=None)] if one]
-    wanted += [("failed", one) for one in failed[:1]]
-    wanted += [("longest", one) for one in [max(played, key=tokens, default=None)] if one]
-    wanted += [("random", one) for one in shuffled]
+    wanted = [("best", episode) for episode in [max(scored, key=reward, default=None)] if episode]
+    wanted += [("worst", episode) for episode in [min(scored, key=reward, default=None)] if episode]
+    wanted += [("failed", episode) for episode in failed[:1]]
+    wanted += [
+        ("longest", episode) for episode in [max(played, key=tokens, default=None)] if episode
+    ]
+    wanted += [("random", episode) for episode in shuffled]
     kept: dict[int, tuple[Episode, str]] = {}
-    for why, one in wanted:
+    for why, episode in wanted:
         if len(kept) < most:
-            kept.setdefault(id(one), (one, why))
+            kept.setdefault(id(episode), (episode, why))
     return list(kept.values())

@@ -83,20 +83,20 @@ async def first_tasks(session: Playable, split: str, count: int) -> list[Task]:
         raise ConfigError(f"split {split!r} of {session.id} has no tasks")
     if len(tasks) < count:
         logger.warning(
-            too_few(session.id, split, wanted=count, found=len(tasks), looked=tasks_seen)
+            too_few(session.id, split, wanted=count, problems=len(tasks), looked=tasks_seen)
         )
     return tasks
 
 
-def too_few(env_id: str, split: str, *, wanted: int, found: int, looked: int) -> str:
+def too_few(env_id: str, split: str, *, wanted: int, problems: int, looked: int) -> str:
     """Return the warning for a split with fewer tasks than requested.
 
-    >>> too_few("a-v0", "test", wanted=8, found=3, looked=3)
+    >>> too_few("a-v0", "test", wanted=8, problems=3, looked=3)
     "split 'test' of a-v0 has 3 tasks, and 8 were asked for: each is played once"
     """
-    has = f"split {split!r} of {env_id} has {found}"
-    if looked > found:
-        has = f"{looked} tasks of split {split!r} of {env_id} are {found} different problems"
+    has = f"split {split!r} of {env_id} has {problems}"
+    if looked > problems:
+        has = f"{looked} tasks of split {split!r} of {env_id} are {problems} different problems"
     else:
         has += " tasks"
     return f"{has}, and {wanted} were asked for: each is played once"

@@ -167,8 +167,8 @@ def _drawn(
         choice = rng.choice(choices if depth < MAX_DEPTH else choices[-1:])
         return choice if "enum" in schema else again(choice)
     if parts := schema.get("allOf"):
-        rest = {key: value for key, value in schema.items() if key != "allOf"}
-        return again(reduce(lambda left, right: {**left, **right}, parts, rest))
+        base = {key: value for key, value in schema.items() if key != "allOf"}
+        return again(reduce(lambda left, right: {**left, **right}, parts, base))
     kind = schema.get("type", "object" if "properties" in schema else "string")
     match kind if isinstance(kind, str) else rng.choice(kind):
         case "object":

@@ -132,8 +132,8 @@ def best_of_k(scores: Sequence[float], passed: Sequence[bool], k: int) -> float:
     if not 1 <= k <= count:
         raise ValueError(f"need 1 <= k <= {count} samples, got {k}")
     groups: dict[float, list[bool]] = defaultdict(list)
-    for score, one in zip(scores, passed, strict=True):
-        groups[score].append(one)
+    for score, is_right in zip(scores, passed, strict=True):
+        groups[score].append(is_right)
     below, total = 0, 0.0
     for score in sorted(groups):
         upto = below + len(groups[score])
@@ -170,13 +170,13 @@ def sampled(
     for episode, score in zip(episodes, scores or [None] * len(episodes), strict=True):
         trajectory = episode.trajectories[0]
         if valid(trajectory):
-            one = Sampled(
+            sample = Sampled(
                 passed=trajectory.verdict.unwrap() >= passing,
                 vote=vote_of(trajectory),
                 tokens=trajectory.sampled_tokens,
                 score=score,
             )
-            tasks[episode.task].append(one)
+            tasks[episode.task].append(sample)
     return tasks
 
 
@@ -201,17 +201,17 @@ def _row_at(
     chains: Mapping[str, Sequence[Sequence[Sampled]]],
 ) -> ScalingRow:
     samples = {task: given for task, given in tasks.items() if len(given) >= k}
-    passed = {task: [one.passed for one in given] for task, given in samples.items()}
+    passed = {task: [sample.passed for sample in given] for task, given in samples.items()}
     majority = [
-        majority_at_k([one.vote for one in given], passed[task], k)
+        majority_at_k([sample.vote for sample in given], passed[task], k)
         for task, given in samples.items()
     ]
     best = [
-        best_of_k([one.score for one in given if one.score is not None], passed[task], k)
+        best_of_k([sample.score for sample in given if sample.score is not None], passed[task], k)
         for task, given in samples.items()
-        if all(one.score is not None for one in given)
+        if all(sample.score is not None for sample in given)
     ]
-    budget = {task: k * fmean(one.tokens for one in given) for task, given in samples.items()}
+    budget = {task: k * fmean(sample.tokens for sample in given) for task, given in samples.items()}
     lasts = [
         last_within(chain, budget[task])
         for task in samples
@@ -221,10 +221,10 @@ def _row_at(
     return ScalingRow(
         k=k,
         tokens=fmean(budget.values()),
-        passed=_share([pass_at_k(len(one), sum(one), k) for one in passed.values()]),
+        passed=_share([pass_at_k(len(outcomes), sum(outcomes), k) for outcomes in passed.values()]),
         majority=_share(majority),
         best=_share(best) if best else None,
-        sequential=_share([float(one.passed) for one, _ in lasts]) if lasts else None,
+        sequential=_share([float(sample.passed) for sample, _ in lasts]) if lasts else None,
         rounds=fmean(rounds for _, rounds in lasts) if lasts else 0.0,
     )
 
@@ -233,7 +233,7 @@ def last_within(chain: Sequence[Sampled], tokens: float) -> tuple[Sampled, int]:
     """Return the last round that fits into so many tokens, and how many do; the first always
     does.
     """
-    spent = list(itertools.accumulate(one.tokens for one in chain))
+    spent = list(itertools.accumulate(sample.tokens for sample in chain))
     rounds = max(1, sum(total <= tokens for total in spent))
     return chain[rounds - 1], rounds
 
@@ -260,10 +260,10 @@ def by_summaries(
         trained: the most summaries of an episode in training; None where that is not known.
     """
     played = [episode.trajectories[0] for episode in episodes if valid(episode.trajectories[0])]
-    counts = [int(one.metrics.get("summaries", 0)) for one in played]
+    counts = [int(trajectory.metrics.get("summaries", 0)) for trajectory in played]
     if not any(counts):
         return []
-    success = [one.verdict.unwrap() >= passing for one in played]
+    success = [trajectory.verdict.unwrap() >= passing for trajectory in played]
     return [
         SummaryRow(
             summaries=most,
@@ -364,7 +364,7 @@ class Reviser:
             episode.index, episode.group = len(chain), f"{task}#{seed} revised"
             self._on_episode(episode)
             chain.append(episode)
-        self.chains[task].append([one for one in chain if valid(one.trajectories[0])])
+        self.chains[task].append([episode for episode in chain if valid(episode.trajectories[0])])
         return chain[-1]
 
 

@@ -85,9 +85,9 @@ class AnswerKey:
             How calls are written; None if the expert writes none.
         """
         info = self.subject.gym.reset(seed=self.seed, options={"task": task})[1]
-        briefing = info.get("briefing")
-        told = briefing if isinstance(briefing, Briefing) else Briefing()
-        self.notation = Notation.of(told, self.experts.values())
+        given = info.get("briefing")
+        briefing = given if isinstance(given, Briefing) else Briefing()
+        self.notation = Notation.of(briefing, self.experts.values())
         if self.notation is not None:
             self.experts = {t: self.notation.lesson(each) for t, each in self.experts.items()}
             self.subject.made[0] = SpokenEnv(self.subject.gym, self.notation)

@@ -345,14 +345,14 @@ def _copiers() -> Iterator[Attacker]:
     """Return the attackers that answer the last number, quotation, word or line of what is
     shown.
     """
-    told: dict[str, Callable[[Scene], str]] = {
+    sources: dict[str, Callable[[Scene], str]] = {
         "task": lambda scene: scene.opening,
         "prompt": lambda scene: scene.prompt,
         "tools": lambda scene: scene.tool_text,
     }
     kinds = (("number", NUMBER), ("quotation", QUOTED), ("word", WORD), ("line", LINE))
     for kind, pattern in kinds:
-        for source, text in told.items():
+        for source, text in sources.items():
             plays = _answers(partial(_last_told, pattern, text))
             name = f"{source}: last {kind}"
             yield Attacker(name, AttackKind.LEAK, plays, "", copies=source == "task")
@@ -508,7 +508,7 @@ ATTACKERS: tuple[Attacker, ...] = (
         _answers(lambda scene: f"{scene.prompt}\n{scene.opening}\n{scene.shown}"),
         "answers all text that it was shown",
     ),
-    Attacker("list", _C, _answers(_everything), "lists every answer of other tasks"),
+    Attacker("list", _C, _answers(_everything), "lists all answers of other tasks, or all cells"),
     Attacker(
         "alternatives",
         _C,

@@ -41,8 +41,8 @@ def number_in(text: str, nth: int) -> float | None:
     >>> number_in("2 of 5 are right", 0)
     2.0
     """
-    found = NUMBER.findall(text)
-    value = number_of(found[nth]) if found else None
+    numerals = NUMBER.findall(text)
+    value = number_of(numerals[nth]) if numerals else None
     return float(value) if isinstance(value, (int, float)) else None
 
 

@@ -136,9 +136,9 @@ def spoilt(place: Place, lesson: Lesson) -> Iterator[Way]:
     `send * 12, send * 20`, and so on.
     """
     values = columns_of(lesson).get(place, [])
-    told = {*TOKEN.findall("\n".join([lesson.opening, *lesson.replies]))}
+    tokens = {*TOKEN.findall("\n".join([lesson.opening, *lesson.replies]))}
     rows = list[list[Any]]()
-    if sum({*TOKEN.findall(str(value))} <= told for value in values) * 2 > len(values):
+    if sum({*TOKEN.findall(str(value))} <= tokens for value in values) * 2 > len(values):
         rows.append([fresh(value, n) for n, value in enumerate(values)])
         rows += [["" if isinstance(v, str) else v for v in values]]
     if all(isinstance(value, str) for value in values):
@@ -156,12 +156,12 @@ def spoilt(place: Place, lesson: Lesson) -> Iterator[Way]:
             yield with_values(lesson, place, row)
 
 
-def rescaled(told: str, lesson: Lesson) -> Iterator[Way]:
+def rescaled(prompt: str, lesson: Lesson) -> Iterator[Way]:
     """Return ways with another unit behind each number: `load 3 kg` becomes `load 3 g`.
 
-    Only units that `told` or the task names are put in.
+    Only units that `prompt` or the task names are put in.
     """
-    words = {*re.findall(r"[a-z]+", f"{told}\n{lesson.opening}")}
+    words = {*re.findall(r"[a-z]+", f"{prompt}\n{lesson.opening}")}
     for units in UNITS:
         for unit, other in itertools.permutations([u for u in units if u in words], 2):
             behind = re.compile(rf"((?:\d ?|^)){unit}\b")
@@ -216,8 +216,8 @@ def alike(place: Place, lesson: Lesson, kinds: Sequence[Any] = ()) -> Iterator[W
     if row := in_a_row(values):
         yield with_values(lesson, place, row)
     if len({*map(repr, values)}) >= FEWEST_ALIKE:  # what was right once may be remembered
-        rest = [fresh(value, n) for n, value in enumerate(values[1:])]
-        yield with_values(lesson, place, [values[0], *rest])
+        invented = [fresh(value, n) for n, value in enumerate(values[1:])]
+        yield with_values(lesson, place, [values[0], *invented])
 
 
 def offset(place: Place, lesson: Lesson) -> Iterator[Way]:
@@ -298,9 +298,9 @@ def pairs_of(lessons: Sequence[Lesson]) -> list[tuple[Place, Place]]:
         said.setdefault(place, set()).update(map(str, values))
     names = {at: {v for v in known if not is_amount(v)} for at, known in said.items()}
     return [
-        (one, other)
-        for one, other in itertools.combinations(names, 2)
-        if one[0] == other[0] and 2 * len(names[one] & names[other]) >= len(said[one])
+        (first, second)
+        for first, second in itertools.combinations(names, 2)
+        if first[0] == second[0] and 2 * len(names[first] & names[second]) >= len(said[first])
     ]
 
 
@@ -333,14 +333,14 @@ def backwards(pair: tuple[Place, Place], lesson: Lesson, times: int = 1) -> Iter
     `move 9 a b, move 8 b c, done` becomes `move -8 c b, done`, then `move -1000000 c b, done`.
     """
     last = [a for a in lesson.actions[:-1] if verb(a) == pair[0][0]][-1:]
-    here, rest = dict(places_of(last[0])) if last else {}, without(pair[0][0], lesson)
+    here, others = dict(places_of(last[0])) if last else {}, without(pair[0][0], lesson)
     for most in (0, -1_000_000) if {*pair} < {*here} else ():
         signed = {n: most or f"-{str(v).lstrip('-')}" for n, v in here.items() if is_amount(v)}
         less = {n: of_kind(str(number), here[n]) for n, number in signed.items()}
         turned = here | less | {pair[0]: here[pair[1]], pair[1]: here[pair[0]]}
-        one = [changed(action, lambda at, _: turned[at]) for action in last]  # noqa: B023
+        reversal = [changed(action, lambda at, _: turned[at]) for action in last]  # noqa: B023
         if less:
-            yield [*rest[:-1], *one * times, *rest[-1:]]
+            yield [*others[:-1], *reversal * times, *others[-1:]]
 
 
 def overwritten(place: Place, lesson: Lesson) -> Iterator[Way]:
@@ -410,17 +410,17 @@ def is_named(place: Place, lesson: Lesson, way: Way, replies: Sequence[str]) -> 
     return False
 
 
-def looks_of(briefing: Briefing, lessons: Sequence[Lesson], told: str = "") -> list[Action]:
+def looks_of(briefing: Briefing, lessons: Sequence[Lesson], prompt: str = "") -> list[Action]:
     """Return the looks: calls without arguments, or commands of one word, that the expert never
     uses, such as `check`.
 
     Args:
         briefing: the tools of the environment.
         lessons: the expert on several tasks.
-        told: the prompt, in which commands are quoted; read if there are no tools.
+        prompt: what the policy is told, in which commands are quoted; read if there are no tools.
     """
     used = _verbs(lessons)
-    words = [] if briefing.tools else [c for c in commands_of(told, ()) if " " not in c]
+    words = [] if briefing.tools else [c for c in commands_of(prompt, ()) if " " not in c]
     calls = [_call(tool.name) for tool in free_tools(briefing) if tool.name not in used]
     return [*calls, *[word for word in words if word not in used][:MOST_LOOKS]]
 
@@ -498,8 +498,8 @@ def is_foretold(place: Place, lesson: Lesson, way: Way, replies: Sequence[str]) 
         ]
         return {str(value): "\n".join([lesson.opening, *replies[:n]]) for n, value in rows}
 
-    known, told = before(lesson.actions, lesson.replies), before(way, replies)
-    news = [v for v in told if v in NAME.findall(told[v]) and v not in NAME.findall(known[v])]
+    known, texts = before(lesson.actions, lesson.replies), before(way, replies)
+    news = [v for v in texts if v in NAME.findall(texts[v]) and v not in NAME.findall(known[v])]
     return 2 * len(news) > len(known)
 
 
@@ -550,14 +550,16 @@ def is_shown(same: frozenset[Hashable], lesson: Lesson, way: Way, replies: Seque
     asked = [action for action in lesson.actions if deed(action) not in same]
     news = [{*NAME.findall(_differing(same, action))} - known for action in asked]
     shown = [{*NAME.findall(reply)} & set[str]().union(*news) for reply in replies[: len(asked)]]
-    told = [bool(one & names) and names <= one for one, names in zip(news, shown, strict=False)]
-    return 2 * sum(told) > len(asked) and len({*replies[: len(asked)]}) > 1
+    giveaways = [
+        bool(values & names) and names <= values for values, names in zip(news, shown, strict=False)
+    ]
+    return 2 * sum(giveaways) > len(asked) and len({*replies[: len(asked)]}) > 1
 
 
 def _differing(same: frozenset[Hashable], action: Action) -> str:
     """Return the text of an action, and its values that differ between tasks."""
-    rest = [str(v) for at, v in places_of(action) if (at, repr(v)) not in same]
-    return "\n".join([as_action(action).text, *rest])
+    values = [str(v) for at, v in places_of(action) if (at, repr(v)) not in same]
+    return "\n".join([as_action(action).text, *values])
 
 
 def after_check(place: Place, look: Action, lesson: Lesson) -> Iterator[Way]:
@@ -584,8 +586,8 @@ def is_told(place: Place, lesson: Lesson, way: Way, replies: Sequence[str]) -> b
     kinds = {*map(class_of, values)}
     news = {name for name in NAME.findall("".join(replies[at : at + 1])) if class_of(name) in kinds}
     wrong = {str(fresh(value, n)) for n in range(len(nths)) for value in columns[nths[n]]}
-    told = news - known - wrong
-    return told <= values and 2 * len(told) >= max(len(values), 1)
+    named = news - known - wrong
+    return named <= values and 2 * len(named) >= max(len(values), 1)
 
 
 def done_to_more(place: Place, lesson: Lesson) -> Iterator[Way]:
@@ -597,9 +599,9 @@ def done_to_more(place: Place, lesson: Lesson) -> Iterator[Way]:
     values = columns_of(lesson).get(place, [])
     nths = [n for n, action in enumerate(lesson.actions) if verb(action) == place[0]]
     last = lesson.actions[nths[-1]] if nths else ""
-    rest = [changed(last, partial(put, place, other)) for other in others_of(values, lesson)]
-    rest = rest if 2 * len(rest) >= len(values) > 1 else []
-    for more in (rest, pairs_beside(place, lesson)):
+    additions = [changed(last, partial(put, place, other)) for other in others_of(values, lesson)]
+    additions = additions if 2 * len(additions) >= len(values) > 1 else []
+    for more in (additions, pairs_beside(place, lesson)):
         if more and len(nths) == len(values):
             yield [*lesson.actions[: nths[-1] + 1], *more, *lesson.actions[nths[-1] + 1 :]]
 
@@ -614,15 +616,15 @@ def pairs_beside(place: Place, lesson: Lesson) -> Way:
     row = places_of(last) if last else []
     if len(row) != 2 or row[0][0] != place:
         return []
-    (_, one), (at, other) = row
+    (_, left), (at, right) = row
     joint = re.search(
-        rf"(?<!\w){re.escape(str(one))}(\W{{1,3}}){re.escape(str(other))}(?!\w)", lesson.opening
+        rf"(?<!\w){re.escape(str(left))}(\W{{1,3}}){re.escape(str(right))}(?!\w)", lesson.opening
     )
     done = {tuple(str(v) for _, v in places_of(a)) for a in lesson.actions}
     pairs = re.findall(rf"(\w+)(?={re.escape(joint[1])}(\w+))", lesson.opening) if joint else []
-    rest = [pair for pair in pairs if pair not in done]
-    puts = [partial(put, place, first) for first, _ in rest]
-    lasts = [partial(put, at, second) for _, second in rest]
+    remaining = [pair for pair in pairs if pair not in done]
+    puts = [partial(put, place, first) for first, _ in remaining]
+    lasts = [partial(put, at, second) for _, second in remaining]
     return [changed(changed(last, a), b) for a, b in zip(puts, lasts, strict=True)]
 
 
@@ -645,8 +647,8 @@ def ways_to_else(lesson: Lesson) -> Iterator[Way]:
     """Return ways in which one deed has another value of the task at one place, for each deed and
     place in turn: `send cid 12, send ben 20`, then `send ann 12, send cid 20`.
     """
-    rest = {place: others_of(values, lesson) for place, values in columns_of(lesson).items()}
-    rows = [[partial(put, place, other) for other in rest[place]] for place in rest]
+    others = {place: others_of(values, lesson) for place, values in columns_of(lesson).items()}
+    rows = [[partial(put, place, other) for other in others[place]] for place in others]
     for row in itertools.zip_longest(*rows):
         for n, action in enumerate(lesson.actions):
             for change in filter(None, row):
@@ -660,16 +662,16 @@ def answered(place: Place, lesson: Lesson, way: Way, replies: Sequence[str]) -> 
     nothing has happened, unless the expert gets such replies, too.
     """
 
-    def told(way: Way, replies: Sequence[str]) -> list[tuple[Action, str, str]]:
+    def exchanges(way: Way, replies: Sequence[str]) -> list[tuple[Action, str, str]]:
         rows = zip(way, ["", *replies], replies, strict=False)
         return [row for row in rows if verb(row[0]) == place[0]]
 
-    known = told(lesson.actions, lesson.replies)
+    known = exchanges(lesson.actions, lesson.replies)
     usual = [shape(lesson, reply) for _, _, reply in known]
     is_news = all(old != new for _, old, new in known)
     return [
         action
-        for action, old, new in told(way, replies)
+        for action, old, new in exchanges(way, replies)
         if shape(lesson, new) in usual and (old != new or not is_news)
     ]
 

@@ -69,14 +69,14 @@ class Forgery(StrEnum):
     """`3 to 8` becomes `0 to 0`, `0 to 1000000`, and so on."""
 
     def ways(
-        self, lesson: Lesson, same: frozenset[Hashable] = frozenset(), told: str = ""
+        self, lesson: Lesson, same: frozenset[Hashable] = frozenset(), prompt: str = ""
     ) -> Iterator[Way]:
         """Return the expert's ways with this forgery of each answer in them.
 
         Args:
             lesson: the expert on this task.
             same: what is the same on all tasks (`constants_of`), and stays.
-            told: the prompt, which may name the range of numbers.
+            prompt: what the policy is told, which may name the range of numbers.
         """
         alone = partial(self.of, opening=lesson.opening)
         several: dict[Forgery, list[Callable[[str], str]]] = {
@@ -86,15 +86,15 @@ class Forgery(StrEnum):
             ],
             self.INVENTED: [partial(_invented, lesson.opening), _renamed],
             self.ALIKE: [alone, partial(_repeated, 0), partial(_repeated, 1)],
-            self.ROTATED: [alone, partial(_cited_first, told)],
-            self.ZEROED: [partial(_numbered, "0"), _topped, partial(_lowered, told)],
+            self.ROTATED: [alone, partial(_cited_first, prompt)],
+            self.ZEROED: [partial(_numbered, "0"), _topped, partial(_lowered, prompt)],
             self.RENUMBERED: [partial(_renumbered, 7, 13), partial(_renumbered, 0, 1)],
             self.MORE: [partial(_with_more, lesson)],
             self.CUT: [partial(_cut, cut) for cut in (_FIRST, _LAST, _TURNED)],
             self.FEW: [*(partial(_few, nth) for nth in range(-1, MOST_KEPT)), _halved],
             self.LEVEL: [partial(_each, spoil) for spoil in (_leveled, _uniform)],
             self.UNDEFINED: [partial(_undefined, sign) for sign in (*deeds.NO_NUMBERS, *"/%")],
-            self.SPREAD: [partial(_spread, f"{told}\n{lesson.opening}")],
+            self.SPREAD: [partial(_spread, f"{prompt}\n{lesson.opening}")],
             self.EXTREME: [partial(_in_turn, edges) for edges in EXTREMES],
         }
         spoils = several.get(self, [alone])
@@ -288,23 +288,23 @@ def _numbered(sign: str, answer: str) -> str:
     return _NUMERAL.sub(sign, answer) if is_enough else ""
 
 
-def _lowered(told: str, answer: str) -> str:
+def _lowered(prompt: str, answer: str) -> str:
     """Return an answer whose numbers are all 1000 less, so that only their differences stay; ""
-    unless the prompt `told` names the least of them, or if the answer is mostly words.
+    unless `prompt` names the least of them, or if the answer is mostly words.
     """
     numbers = _NUMERAL.findall(answer)
-    is_bound = min(numbers, key=float, default="") in _NUMERAL.findall(told)
+    is_bound = min(numbers, key=float, default="") in _NUMERAL.findall(prompt)
     is_enough = is_bound and _are_most(numbers, answer) and len(numbers) >= FEWEST_ITEMS
     return _NUMERAL.sub(lambda n: f"{float(n[0]) - 1000:g}", answer) if is_enough else ""
 
 
-def _renumbered(factor: int, rest: int, answer: str) -> str:
-    """Return an answer with `factor * n + rest` for its only number n: `12 apples` becomes
+def _renumbered(factor: int, offset: int, answer: str) -> str:
+    """Return an answer with `factor * n + offset` for its only number n: `12 apples` becomes
     `97 apples` by 7 and 13; "" among many words, unless the number stands behind an equal sign.
     """
     words, is_result = len(TOKEN.findall(answer)), re.search(r"= ?-?[\d.]+$", answer)
     is_beside = len(_NUMERAL.findall(answer)) == 1 < words and (is_result or words <= MOST_BESIDE)
-    return _NUMERAL.sub(lambda n: f"{factor * float(n[0]) + rest:g}", answer) if is_beside else ""
+    return _NUMERAL.sub(lambda n: f"{factor * float(n[0]) + offset:g}", answer) if is_beside else ""
 
 
 def _repeated(nth: int, answer: str) -> str:
@@ -316,14 +316,14 @@ def _repeated(nth: int, answer: str) -> str:
     return "\n".join(same) if is_long else ""
 
 
-def _cited_first(told: str, answer: str) -> str:
+def _cited_first(prompt: str, answer: str) -> str:
     """Return numbered lines, most of which cite an earlier line, in reversed order but for the
-    last; "" unless the prompt `told` says that a line follows from others.
+    last; "" unless `prompt` says that a line follows from others.
     """
     lines = answer.strip().splitlines()
     rows = [re.findall(r"\d+", line) for line in lines if re.match(r"\(?\d", line)]
-    cites = sum(any(one in row[1:] for one, *_ in rows[:n]) for n, row in enumerate(rows))
-    is_chain = len(rows) == len(lines) > 2 and 2 * cites >= len(lines) and _FOLLOWS.search(told)
+    cites = sum(any(number in row[1:] for number, *_ in rows[:n]) for n, row in enumerate(rows))
+    is_chain = len(rows) == len(lines) > 2 and 2 * cites >= len(lines) and _FOLLOWS.search(prompt)
     return "\n".join([*lines[-2::-1], lines[-1]]) if is_chain else ""
 
 
@@ -355,12 +355,12 @@ def _topped(answer: str) -> str:
     return _NUMERAL.sub(most, answer) if _are_most(numbers, answer) and not is_few else ""
 
 
-def _spread(told: str, answer: str) -> str:
+def _spread(instructions: str, answer: str) -> str:
     """Return an answer whose numbers count up in the same order: `3 1 2 1` becomes `4 1 3 2`; ""
-    unless that leaves the range that `told` names, and the answer itself keeps to the range.
+    unless that leaves the range that `instructions` name, and the answer itself keeps to the range.
     """
     values = [*map(float, _NUMERAL.findall(answer))]
-    most, count = max(map(int, RANGE.findall(told)), default=math.inf), len(values)
+    most, count = max(map(int, RANGE.findall(instructions)), default=math.inf), len(values)
     if count < FEWEST_ITEMS or not max(values) <= most < min(values) + count - 1:
         return ""
     ranked = sorted(range(count), key=values.__getitem__)
@@ -392,9 +392,9 @@ def _with_more(lesson: Lesson, answer: str) -> str:
         return ""
     if answer.endswith(">"):
         return ""  # what stands behind a closing tag is no part of the answer
-    rest = others_of(listing.items, lesson)
-    is_more = len(listing.items) > 1 and 2 * len(rest) >= len(listing.items)
-    return listing.with_items([*listing.items, *rest]) if is_more else ""
+    others = others_of(listing.items, lesson)
+    is_more = len(listing.items) > 1 and 2 * len(others) >= len(listing.items)
+    return listing.with_items([*listing.items, *others]) if is_more else ""
 
 
 def _few(nth: int, answer: str) -> str:

@@ -98,23 +98,23 @@ class Law:
 
 
 def laws_of(
-    lessons: Sequence[Lesson], told: str = "", looks: Sequence[Action] = ()
+    lessons: Sequence[Lesson], prompt: str = "", looks: Sequence[Action] = ()
 ) -> Iterator[Law]:
     """Return the laws that can be tried on an expert's deeds and answers.
 
     Args:
         lessons: the expert on several tasks.
-        told: the system prompt and the answer format.
+        prompt: the system prompt and the answer format.
         looks: calls without arguments that the expert never makes (`looks_of`).
     """
-    texts = [f"{told}\n{lesson.opening}" for lesson in lessons]
+    texts = [f"{prompt}\n{lesson.opening}" for lesson in lessons]
     is_ordered = all(ORDERED.search(text) and not ROUND.search(text) for text in texts)
     same = constants_of(lessons)
     for forgery in Forgery:
         bound = MORE_BOUND if forgery in IN_PART else None
         about = f"the expert's answer, but {forgery}"
         if is_ordered or forgery is not Forgery.REVERSED:
-            ways = deeds.telling(partial(forgery.ways, same=same, told=told), lessons)
+            ways = deeds.telling(partial(forgery.ways, same=same, prompt=prompt), lessons)
             yield Law(f"forged {forgery.name.lower()}", about, ways, bound=bound)
     columns = [columns_of(lesson) for lesson in lessons]
     is_constant = len({deed(lesson.actions[-1]) for lesson in lessons}) == 1
@@ -130,7 +130,7 @@ def laws_of(
             yield from _place_laws(place, width, kinds, looks, is_constant=is_constant)
     for name, times in names.items():
         if 2 * times > len(lessons):
-            yield from _deed_laws(name, is_due=_is_due(name, told))
+            yield from _deed_laws(name, is_due=_is_due(name, prompt))
     if is_constant:
         about = (
             "the expert's actions with a worse choice, and one of them repeated to make up for it"
@@ -146,7 +146,7 @@ def laws_of(
         ways = partial(deeds.backwards, pair)
         yield Law(f"{name} backwards", about, ways, bases=partial(ways, times=0))
     about = "the expert's actions, each quantity in another unit, such as 3 g for 3 kg"
-    yield Law("rescaled", about, partial(deeds.rescaled, told))
+    yield Law("rescaled", about, partial(deeds.rescaled, prompt))
     about = "each answer given once for each label, with this label in place of all others"
     ways = partial(deeds.in_turn, labels_of(lessons))
     yield Law("in turn", about, ways, lambda lesson: lesson.actions[-1:])
@@ -159,17 +159,17 @@ def laws_of(
     yield Law("failed first", about, ways, took=took, kind=AttackKind.LEAK)
 
 
-def meddling_laws(briefing: Briefing, lessons: Sequence[Lesson], told: str) -> Iterator[Law]:
+def meddling_laws(briefing: Briefing, lessons: Sequence[Lesson], prompt: str) -> Iterator[Law]:
     """Return the laws of ways with a foreign move, and those of limits, parts and early approvals.
 
     Args:
         briefing: the tools of the environment.
         lessons: the expert on several tasks.
-        told: the system prompt and the answer format.
+        prompt: the system prompt and the answer format.
     """
-    unused = meddling.foreign_of(briefing, lessons, told)
+    unused = meddling.foreign_of(briefing, lessons, prompt)
     places = dict.fromkeys(at for lesson in lessons for at in columns_of(lesson))
-    tried = [at for at in places if re.search(rf"{_TRIES}(?:{re.escape(at[0])}|{_TRY})", told)]
+    tried = [at for at in places if re.search(rf"{_TRIES}(?:{re.escape(at[0])}|{_TRY})", prompt)]
     yield from _undoing_laws([each for each in unused if meddling.UNDOES.search(each.name)], tried)
     for foreign, back in itertools.permutations(unused, 2):
         if not back.schemas:
@@ -177,7 +177,7 @@ def meddling_laws(briefing: Briefing, lessons: Sequence[Lesson], told: str) -> I
             without, took = partial(meddling.paid_for, foreign), partial(meddling.shows, foreign)
             ways = partial(meddling.peeked, foreign, back.of())
             yield Law(f"peeked {foreign.name}", about, ways, without, took, kind=AttackKind.LEAK)
-    limits = [*meddling.limits_of(lessons, told)]
+    limits = [*meddling.limits_of(lessons, prompt)]
     spoils = [*meddling.spoils_of(lessons, constants_of(lessons), limits)]
     for limit in limits:
         what, ways = " ".join(map(str, limit.place)), partial(_only, limit.everything)
@@ -326,13 +326,13 @@ def _deed_laws(name: str, *, is_due: bool) -> Iterator[Law]:
         yield Law(f"skipped {name}", skipped, lambda lesson: filter(None, [before_end(lesson)]))
 
 
-def _is_due(name: str, told: str) -> bool:
+def _is_due(name: str, prompt: str) -> bool:
     """Whether a sentence of the prompt demands the deeds of a name, such as `verify_id`."""
-    if not re.search(r"\w[_-]\w|\d", name) and f"`{name}`" not in told:
+    if not re.search(r"\w[_-]\w|\d", name) and f"`{name}`" not in prompt:
         return False  # a word like any other
-    return any(name in each and DEMANDED.search(each) for each in sentences_of(told))
+    return any(name in each and DEMANDED.search(each) for each in sentences_of(prompt))
 
 
-def sentences_of(told: str) -> list[str]:
+def sentences_of(text: str) -> list[str]:
     """Return the sentences of a text, split at full stops, semicolons and the ends of lines."""
-    return re.split(r"[.!?;\n]\s", told)
+    return re.split(r"[.!?;\n]\s", text)

@@ -224,12 +224,12 @@ class _Attack(Arena):
             self._measure_expert()
         is_table = self.pressure_s > 0 and self.trainer is None
         ground = self._ground() if searches or is_table else None
-        found = list[Attacker]()
+        paid = list[Attacker]()
         if searches and ground is not None:
-            found += [*self._searched(ground), *self._farmed(ground), *self._probed(ground)]
-            found += [*self._forged(ground.briefing), *self._climbed(ground)]
+            paid += [*self._searched(ground), *self._farmed(ground), *self._probed(ground)]
+            paid += [*self._forged(ground.briefing), *self._climbed(ground)]
         # What was paid already comes first, since time may run out.
-        for attacker in (*found, *attackers, *(LEARNED if searches else ())):
+        for attacker in (*paid, *attackers, *(LEARNED if searches else ())):
             if time.monotonic() > self.until:
                 self.report.skipped.append(attacker.name)
                 continue
@@ -371,22 +371,22 @@ class _Attack(Arena):
         """Return the first climber that is paid on all of the first tasks; see `climbers`."""
         known = [le for task in self.attacked if (le := self.key.experts.get(task.id))]
         briefing = ground.briefing
-        told = f"{briefing.system_prompt}\n{briefing.answer_format}"
-        found = foreign_of(briefing, known, told) if known else ()
+        prompt = f"{briefing.system_prompt}\n{briefing.answer_format}"
+        foreign = foreign_of(briefing, known, prompt) if known else ()
         until = self.time_for(FORGED_SHARE)
-        for climber in climbers_of(known, found) if self.report.oracle > 0 and known else ():
+        for climber in climbers_of(known, foreign) if self.report.oracle > 0 and known else ():
             if self.is_late("climbers", until):
                 return
             if min(self._climb(climber, lesson) for lesson in known[:FARMED]) <= HALF:
                 continue
-            for able in self._able(climber, known[:FARMED], told):
+            for able in self._able(climber, known[:FARMED], prompt):
                 if min(self._climb(able, lesson) for lesson in known[:FARMED]) > HALF:
                     plays, about = able.plays(self.key.experts), str(able)
                     name = f"climbs: {type(able).__name__.lower()}"
                     yield Attacker(name, AttackKind.LEAK, plays, about, steps=LONGEST_CLIMB)
                     return
 
-    def _able(self, climber: Climber, known: Sequence[Lesson], told: str) -> Iterator[Climber]:
+    def _able(self, climber: Climber, known: Sequence[Lesson], prompt: str) -> Iterator[Climber]:
         """Return the climber if following replies is what pays; a `Hindsight` once for each rule
         that it can learn.
         """
@@ -406,7 +406,7 @@ class _Attack(Arena):
         rows = rows[:MOST_HEARD] if any(after for _, after, _ in rows) else []
         for kind in (RuleKind.PIECE, RuleKind.RANK):
             frame = AnswerFrame()
-            rule = rule_from([(after, right) for _, after, right in rows], told, frame, kind)
+            rule = rule_from([(after, right) for _, after, right in rows], prompt, frame, kind)
             if rule is None or rule_from([(b, right) for b, _, right in rows], "", frame, kind):
                 continue
             # Replies tell something if they are right more often than the most frequent value.
@@ -422,13 +422,13 @@ class _Attack(Arena):
     def _forged(self, briefing: Briefing) -> Iterator[Attacker]:
         """Return attackers that break a law: they play spoilt ways that are paid; see `laws`."""
         known = [le for task in self.attacked if (le := self.key.experts.get(task.id))]
-        told = f"{briefing.system_prompt}\n{briefing.answer_format}"
-        looks = looks_of(briefing, known, told)
-        yield from self._broken(laws_of(known, told, looks), known)
-        yield from self._broken(meddling_laws(briefing, known, told), known)
+        prompt = f"{briefing.system_prompt}\n{briefing.answer_format}"
+        looks = looks_of(briefing, known, prompt)
+        yield from self._broken(laws_of(known, prompt, looks), known)
+        yield from self._broken(meddling_laws(briefing, known, prompt), known)
         if known and (plan := Plan.of(known)) is not None:  # each line is a deed
             plans = [plan.unfold(lesson) for lesson in known]
-            laws = itertools.chain(laws_of(plans, told), meddling_laws(Briefing(), plans, ""))
+            laws = itertools.chain(laws_of(plans, prompt), meddling_laws(Briefing(), plans, ""))
             yield from self._broken(filter(None, (law.on(plan) for law in laws)), known)
 
     def _broken(self, laws: Iterator[Law], known: Sequence[Lesson]) -> Iterator[Attacker]:
@@ -526,9 +526,9 @@ class _Attack(Arena):
             pairs = [
                 (heard(move, lesson.task), frame.core(lesson.actions[-1])) for lesson in lessons
             ]
-            told = f"{ground.briefing.system_prompt}\n{ground.briefing.answer_format}"
-            told += f"\n{lessons[0].opening}\n{move}"
-            rules = (rule_from(pairs, told, frame, kind) for kind in RuleKind)
+            instructions = f"{ground.briefing.system_prompt}\n{ground.briefing.answer_format}"
+            instructions += f"\n{lessons[0].opening}\n{move}"
+            rules = (rule_from(pairs, instructions, frame, kind) for kind in RuleKind)
             for name, rule in filter(None, rules):
                 asked, about = (
                     partial(asks, move, rule, frame, ends),

@@ -110,8 +110,8 @@ class Foreign:
             return self.of(*message.text.split()[1 : len(self.schemas) + 1])
         given = message.tool_calls[-1].arguments
         names = [name for name, _ in self.schemas]
-        rest = dict(zip(names, given.values(), strict=False))
-        return self.of(*({**rest, **given}.get(name, 1) for name in names))
+        by_order = dict(zip(names, given.values(), strict=False))
+        return self.of(*({**by_order, **given}.get(name, 1) for name in names))
 
     def rows(self, lesson: Lesson, way: Way, news: Mapping[str, Any]) -> Iterator[Way]:
         """Return rows, each a list of actions of this move, that may make the spoilt way paid.
@@ -129,7 +129,7 @@ class Foreign:
             return
         things, low, high = _things(lesson), *self.ends
         forged = [_forged(reply, news) for reply in lesson.replies]
-        told = [text for text in dict.fromkeys(forged) if text not in lesson.replies][
+        falsified = [text for text in dict.fromkeys(forged) if text not in lesson.replies][
             -MOST_REPLIES:
         ]
         names = [*(str(value) for value in news.values() if isinstance(value, str)), "zoaay"]
@@ -142,7 +142,9 @@ class Foreign:
         if not numbers and texts > 1:  # evidence is forged, or replaced
             files = FILE.findall("\n".join([lesson.opening, *lesson.replies]))[:MOST_REPLIES]
             for name in dict.fromkeys([*names, *files]):
-                yield from ([self.of(*[name] * (texts - 1), text)] for text in [*told, *TRIVIAL])
+                yield from (
+                    [self.of(*[name] * (texts - 1), text)] for text in [*falsified, *TRIVIAL]
+                )
         if len(places_of(way[0])) == len(self.schemas):  # there and back may gain something
             yield from ([way[0], self.like(way[0])] * times for times in PUMPED)
             forth = [numbered(str(n), a) for a in way[:MOST_REPLIES] for n in deeds.HIGHER]
@@ -151,7 +153,7 @@ class Foreign:
             yield [numbered(str(edge), self.like(action)) for edge in (low, high, 1, -99)]
         if len(self.schemas) == 1:
             yield [self.of(reply.strip()) for reply in lesson.replies[:-1] if reply.strip()]
-        for text in [*told, *names, *(things if numbers else ())]:
+        for text in [*falsified, *names, *(things if numbers else ())]:
             yield [self.of(*(1 if is_number else text for _, is_number in self.schemas))]
         for nth in range(-1, len(things) if numbers else 0):  # one is raised, all others lowered
             ranks = [(high if n == nth else low) for n in range(len(things))]
@@ -164,13 +166,13 @@ class Foreign:
             yield from ([self.of(*[thing] * texts)] * deeds.AGAIN for thing in things[:2])
 
 
-def foreign_of(briefing: Briefing, lessons: Sequence[Lesson], told: str) -> list[Foreign]:
+def foreign_of(briefing: Briefing, lessons: Sequence[Lesson], prompt: str) -> list[Foreign]:
     """Return the foreign moves of an environment, at most `MOST_FOREIGN`.
 
     Args:
         briefing: the tools of the environment.
         lessons: the expert on several tasks.
-        told: the prompt, in which commands are quoted; read if there are no tools.
+        prompt: what the policy is told, in which commands are quoted; read if there are no tools.
     """
     used = {verb(action) for lesson in lessons for action in lesson.actions}
 
@@ -178,16 +180,16 @@ def foreign_of(briefing: Briefing, lessons: Sequence[Lesson], told: str) -> list
         known = next(filter(None, map(_RANGE.search, texts)), None)
         return (int(known[1]), int(known[2])) if known else (0, 10)
 
-    found = list[Foreign]()
+    moves = list[Foreign]()
     for tool in briefing.tools:
         schemas = properties_of(tool)
         kinds = [(n, schema.get("type") in NUMERIC) for n, schema in schemas.items()]
         about = f"{tool.description} {[s.get('description') for s in schemas.values()]}"
-        found.append(Foreign(tool.name, tuple(kinds), True, ends(about, told)))
-    for words in map(str.split, commands_of(told, ()) if not briefing.tools else ()):
+        moves.append(Foreign(tool.name, tuple(kinds), True, ends(about, prompt)))
+    for words in map(str.split, commands_of(prompt, ()) if not briefing.tools else ()):
         kinds = [(str(n), len(word) == 1 or word in _COUNTED) for n, word in enumerate(words[1:])]
-        found.append(Foreign(words[0], tuple(kinds), ends=ends(told)))
-    unused = {each.name: each for each in found if each.name not in used}
+        moves.append(Foreign(words[0], tuple(kinds), ends=ends(prompt)))
+    unused = {each.name: each for each in moves if each.name not in used}
     return [each for each in unused.values() if len(each.schemas) <= MOST_ARGUMENTS][:MOST_FOREIGN]
 
 
@@ -263,8 +265,8 @@ def spoils_of(
 def _news(same: frozenset[Hashable], lesson: Lesson) -> dict[str, Any]:
     """Return an invented value for each value of the last action that differs between tasks."""
     said = places_of(lesson.actions[-1])
-    told = [v for at, v in said if (at, repr(v)) not in same and isinstance(v, (str, int, float))]
-    return {str(v): fresh(v, n) for n, v in enumerate(told) if str(v).strip()}
+    values = [v for at, v in said if (at, repr(v)) not in same and isinstance(v, (str, int, float))]
+    return {str(v): fresh(v, n) for n, v in enumerate(values) if str(v).strip()}
 
 
 def _other_end(same: frozenset[Hashable], lesson: Lesson) -> Way:
@@ -299,8 +301,8 @@ def bridged(lesson: Lesson) -> Way:
     if len(row) < 2 or len(places) < 2:
         return []
     at, value = places[-1]
-    one = changed(row[0], partial(put, at, value))
-    return [one, *(action for action in lesson.actions if verb(action) != name)]
+    bridge = changed(row[0], partial(put, at, value))
+    return [bridge, *(action for action in lesson.actions if verb(action) != name)]
 
 
 @dataclass(frozen=True)
@@ -318,13 +320,13 @@ class Limit:
     """Which number beside the thing is its cost, from 0."""
     nth: int
     """Which of all other numbers of the task is the limit, from 1 at the end."""
-    told: str
+    prompt: str
     """The prompt, which may show costs or the limit."""
 
     def share(self, lesson: Lesson, done: Sequence[Action]) -> float:
         """Return the cost of deeds as a share of the limit; 0 if the task lacks cost or limit."""
         values = columns_of(lesson).get(self.place, [])
-        rows, numbers = _beside(values, lesson, self.told)
+        rows, numbers = _beside(values, lesson, self.prompt)
         cost = 0.0
         for action in done:
             here = dict(places_of(action))
@@ -340,33 +342,33 @@ class Limit:
         buy sofa, done`. Things whose other numbers are high for their cost come first, or last.
         """
         values = columns_of(lesson).get(self.place, [])
-        told, _ = _beside(values, lesson, self.told)
-        rows = {name: row for name, row in told.items() if len(row) > self.column}
+        table, _ = _beside(values, lesson, self.prompt)
+        rows = {name: row for name, row in table.items() if len(row) > self.column}
         nths = [n for n, action in enumerate(lesson.actions) if verb(action) == self.place[0]]
         if not nths or 2 * len(rows) <= 3 * len(values):
             return []
-        one = numbered("1", lesson.actions[nths[0]])
+        single = numbered("1", lesson.actions[nths[0]])
 
         def worth(name: str) -> float:
             cost = rows[name][self.column]
             return (sum(rows[name]) - cost) / cost if cost > 0 else math.inf
 
         all_of = sorted(rows, key=worth, reverse=not worst_first)[:MOST_THINGS]
-        more = [changed(one, partial(put, self.place, name)) for name in all_of]
-        rest = [a for a in lesson.actions[nths[0] :] if verb(a) != self.place[0]]
-        return [*lesson.actions[: nths[0]], *more, *rest]
+        more = [changed(single, partial(put, self.place, name)) for name in all_of]
+        remainder = [a for a in lesson.actions[nths[0] :] if verb(a) != self.place[0]]
+        return [*lesson.actions[: nths[0]], *more, *remainder]
 
     def is_exceeded(self, lesson: Lesson, way: Way, replies: Sequence[str]) -> bool:
         """Whether the deeds of a way that had an effect (`deeds.answered`) exceed the limit."""
         return self.share(lesson, deeds.answered(self.place, lesson, way, replies)) > 1
 
 
-def limits_of(lessons: Sequence[Lesson], told: str) -> Iterator[Limit]:
+def limits_of(lessons: Sequence[Lesson], prompt: str) -> Iterator[Limit]:
     """Return for each place the limit that the expert comes nearest to, if there is one that it
-    keeps on all tasks and reaches by `NEARLY` on average; `told` is the prompt.
+    keeps on all tasks and reaches by `NEARLY` on average; `prompt` is what the policy is told.
     """
     for place in dict.fromkeys(at for lesson in lessons for at in columns_of(lesson)):
-        known = itertools.product([place], range(MOST_COLUMNS), range(1, MOST_COLUMNS), [told])
+        known = itertools.product([place], range(MOST_COLUMNS), range(1, MOST_COLUMNS), [prompt])
         mean = dict[Limit, float]()
         for limit in itertools.starmap(Limit, known):
             shares = (limit.share(lesson, lesson.actions) for lesson in lessons)
@@ -379,28 +381,28 @@ def limits_of(lessons: Sequence[Lesson], told: str) -> Iterator[Limit]:
 
 
 def _beside(
-    values: Sequence[Any], lesson: Lesson, told: str
+    values: Sequence[Any], lesson: Lesson, prompt: str
 ) -> tuple[dict[str, list[float]], list[float]]:
     """Return the table of a task, from each thing to the numbers behind it, and all other numbers.
 
     The lines of the table are those in the form of the lines in which `values` stand: with `lamp`
     among the values, `lamp: 12` and `desk: 20` are two rows, and `budget 35` is another number.
     """
-    lines, forms = [*told.splitlines(), *lesson.opening.splitlines()], Counter[tuple[str, str]]()
+    lines, forms = [*prompt.splitlines(), *lesson.opening.splitlines()], Counter[tuple[str, str]]()
     for value, line in itertools.product(filter(None, map(str, values)), lines):
         head, sign, tail = line.partition(value)
         if sign and (match := _JOINT.match(tail)) and NUMERAL.search(tail):
             forms[head, match[0]] += 1
     (head, joint), _ = [*forms.most_common(1), (("", "\0"), 0)][0]
-    rows, rest = dict[str, list[float]](), list[float]()
+    rows, others = dict[str, list[float]](), list[float]()
     for line in lines:
         name, sign, tail = line.removeprefix(head).partition(joint)
         numbers = [*map(float, NUMERAL.findall(tail))]
         if line.startswith(head) and sign and numbers:
             rows[name] = numbers
         else:
-            rest += map(float, NUMERAL.findall(line))
-    return rows, rest
+            others += map(float, NUMERAL.findall(line))
+    return rows, others
 
 
 def in_parts(spoil: Spoil, place: Place, lesson: Lesson) -> Iterator[Way]:
@@ -474,9 +476,9 @@ def shows(foreign: Foreign, lesson: Lesson, way: Way, replies: Sequence[str]) ->
     task where the deed is the last one.
     """
     rows = zip(way, replies, strict=False)
-    told = [NAME.findall(reply) for action, reply in rows if verb(action) == foreign.name]
+    shown_names = [NAME.findall(reply) for action, reply in rows if verb(action) == foreign.name]
     shown, pairs = 0, peeks_of(foreign, lesson)
-    for (peek, action), names in zip(pairs, told, strict=False):
+    for (peek, action), names in zip(pairs, shown_names, strict=False):
         said = "\n".join(str(value) for _, value in places_of(action))
         known = {str(value) for _, value in places_of(peek)}
         known |= {*NAME.findall(lesson.opening)} if action == lesson.actions[-1] else set()
@@ -488,8 +490,8 @@ def is_undone(lesson: Lesson, way: Way, replies: Sequence[str]) -> bool:
     """Whether most deeds of `undone` were taken back: their replies differ from the first reply,
     when there was nothing to take back.
     """
-    told = replies[2 : len(way) - 1 : 2]
-    return 2 * sum(text != replies[0] for text in told) > len(lesson.actions) - 1
+    undo_replies = replies[2 : len(way) - 1 : 2]
+    return 2 * sum(text != replies[0] for text in undo_replies) > len(lesson.actions) - 1
 
 
 def tried_again(
@@ -521,12 +523,12 @@ def tells_apart(place: Place, lesson: Lesson, way: Way, replies: Sequence[str]) 
     """Whether the replies to wrong deeds differ from each other, apart from the values in them, and
     so may tell how far a try was wrong.
     """
-    told = set[str]()
+    kinds = set[str]()
     for action, reply in zip(way, replies, strict=False):
         said = [str(value) for at, value in places_of(action) if at == place]
         if said and action not in lesson.actions:
-            told.add(reply.replace(said[0], ""))
-    return len(told) > 1
+            kinds.add(reply.replace(said[0], ""))
+    return len(kinds) > 1
 
 
 def settled_early(name: str, spoil: Spoil, lesson: Lesson) -> Iterator[Way]:
@@ -538,8 +540,8 @@ def settled_early(name: str, spoil: Spoil, lesson: Lesson) -> Iterator[Way]:
     way = spoil.way(lesson)
     nths = [n for n, action in enumerate(way[:-1]) if verb(action) == name]
     if len(nths) == 1 < nths[0]:
-        rest = [*way[: nths[0]], *way[nths[0] + 1 :]]
-        yield [rest[0], way[nths[0]], *rest[1:]]
+        others = [*way[: nths[0]], *way[nths[0] + 1 :]]
+        yield [others[0], way[nths[0]], *others[1:]]
 
 
 def swapped(

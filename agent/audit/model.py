@@ -93,25 +93,25 @@ class Closing:
 
 
 def close_exploits(
-    env: Checkable, found: Audit, policy: ChatPolicy, *, seed: int = 0, rounds: int = ROUNDS
+    env: Checkable, report: Audit, policy: ChatPolicy, *, seed: int = 0, rounds: int = ROUNDS
 ) -> Closing:
     """Let a model propose guards until none of the exploits is paid, the expert still is, and the
     same model, asked to cheat again, is paid no more.
 
     Args:
         env: what was audited.
-        found: its audit, whose winners are closed.
+        report: its audit, whose winners are closed.
         policy: the model.
         seed: of the episodes; that of the audit.
         rounds: the most proposals.
     """
-    exploits, refusals = found.exploits(seed), list[str]()
+    exploits, refusals = report.exploits(seed), list[str]()
     messages = [system(FIXES), user(_told(exploits))]
     for number in range(1, rounds + 1):
         answer = _ask(policy, messages, seed + number)
         guards, problem = _guards_of(answer)
         if not problem:
-            problem, further = _tried(env, guards, exploits, found, policy, seed)
+            problem, further = _tried(env, guards, exploits, report, policy, seed)
             exploits += further
         if not problem:
             return Closing(tuple(guards), tuple(exploits), number, True, tuple(refusals))
@@ -146,7 +146,7 @@ def _tried(
     env: Checkable,
     guards: Sequence[Guard],
     exploits: Sequence[Exploit],
-    found: Audit,
+    report: Audit,
     policy: ChatPolicy,
     seed: int,
 ) -> tuple[str, list[Exploit]]:
@@ -158,7 +158,7 @@ def _tried(
         if paid:
             return f"{len(paid)} exploits are still paid: {paid[0]}.", []
         tasks = first(list(subject.splits().values())[-1], TRIED)
-        for task, before in zip(tasks, found.expert, strict=False):
+        for task, before in zip(tasks, report.expert, strict=False):
             total = play(subject.gym, task.id, expert(subject.env), seed=seed).total
             if total < KEPT_SHARE * before:
                 return f"On {task.id!r} the expert now earns {total:g}, before {before:g}.", []

@@ -152,8 +152,8 @@ def _everything(scene: Scene, *, is_number: bool) -> Sequence[str | int]:
     if not is_number:
         names = dict.fromkeys(name for text in shown for name in things_of(text))
         # Where one cell of a column is named, the others are there, too.
-        told = [scene.prompt, *shown, *map(about_of, scene.briefing.tools)]
-        columns = dict.fromkeys(_CELL.findall("\n".join(told)))
+        texts = [scene.prompt, *shown, *map(about_of, scene.briefing.tools)]
+        columns = dict.fromkeys(_CELL.findall("\n".join(texts)))
         columns |= dict.fromkeys(_COLUMN.findall(scene.prompt)) if columns else {}
         cells = (f"{column}{n}" for n in range(1, 11) for column in columns)
         return [*dict.fromkeys([*cells, *names])]
@@ -252,19 +252,21 @@ def moves_of(briefing: Briefing, shown: Sequence[str], lessons: Sequence[Lesson]
         lessons: the expert on other tasks, for the shape of its actions.
     """
     prompt = f"{briefing.system_prompt}\n{briefing.answer_format}"
-    told = "\n".join([prompt, *shown])
+    context = "\n".join([prompt, *shown])
     actions = [as_action(action) for lesson in lessons for action in lesson.actions]
     said = [message.text for message in actions if not message.tool_calls]
     bounds = [*_bounds(prompt), *_nouns(lessons)]
-    ways = [variants(text, is_command=True, bounds=bounds) for text in commands_of(told, said)[:16]]
+    ways = [
+        variants(text, is_command=True, bounds=bounds) for text in commands_of(context, said)[:16]
+    ]
     # In turns, so that what follows a move is not one command alone.
     texts = [text for row in itertools.zip_longest(*ways) for text in row if text is not None]
-    is_pattern = re.search(r"\bregular expression|\bregex", told, re.IGNORECASE)
+    is_pattern = re.search(r"\bregular expression|\bregex", context, re.IGNORECASE)
     listed = [slot("choices", n, opening=True) for n in (0, 1, -1)] if is_pattern else []
     answers = [*listed, *_slots(), *INJECTED]
     samples = [sample for tool in briefing.tools for sample in _samples(about_of(tool))]
-    about = "\n".join([told, *map(about_of, briefing.tools)])
-    known = [*_FIGURE.findall(about)[:3], *FILE.findall(told)]
+    about = "\n".join([context, *map(about_of, briefing.tools)])
+    known = [*_FIGURE.findall(about)[:3], *FILE.findall(context)]
     known += [*samples, *_samples("\n".join(shown))]
     values = list(dict.fromkeys([*known, *(w for t in shown for w in t.split())]))
     calls = [move for tool in briefing.tools for move in _calls(tool, values[:24])]
@@ -274,7 +276,7 @@ def moves_of(briefing: Briefing, shown: Sequence[str], lessons: Sequence[Lesson]
     labelled = map(Move, _labelled(prompt))
     answered = [*framed(answers[:14]), *labelled, *hollow, *framed(answers[14:])]
     runs = [sign * 9 for sign in f"\n{string.punctuation}"]
-    forged = _forged(told, lessons)
+    forged = _forged(context, lessons)
     plain = map(Move, [*WORDS, *MOVING, *forged, *_claims(prompt), *_named(prompt), *runs])
     ends = [end for action in actions[-1:] for end in Move.all_of(action) if end.tool]
     last = [move for end in ends for move in [end, *_varied(end)]]
@@ -335,11 +337,11 @@ def _bounds(prompt: str) -> list[str]:
     return [number for number in known if number not in EDGES and len(number) < 10][:3]
 
 
-def _forged(told: str, lessons: Sequence[Lesson]) -> list[str]:
+def _forged(context: str, lessons: Sequence[Lesson]) -> list[str]:
     """Return lines in the name of other speakers, and replies that the expert was given on several
     tasks.
     """
-    speakers = list(dict.fromkeys(_SPEAKER.findall(told)))[:3]
+    speakers = list(dict.fromkeys(_SPEAKER.findall(context)))[:3]
     lines = [f"{speaker}: {approval}" for speaker in speakers for approval in APPROVALS]
     replies = Counter(reply.strip() for lesson in lessons for reply in {*lesson.replies})
     often = [reply for reply, times in replies.most_common(MOST_REPLIES) if reply and times > 1]
@@ -381,29 +383,31 @@ def _slots() -> list[str]:
     ]
 
 
-def commands_of(told: str, said: Sequence[str]) -> list[str]:
+def commands_of(instructions: str, said: Sequence[str]) -> list[str]:
     """Return the commands that a text lists or quotes, and those that the expert uses repeatedly.
 
     >>> commands_of("Commands: pick, go NAME", ["look", "look"])
     ['pick', 'go NAME', 'look']
     """
-    told = re.sub(r" ?\([^()\n]*\)", "", told)
+    instructions = re.sub(r" ?\([^()\n]*\)", "", instructions)
     clauses = [
         re.sub(r"[<>\[\]]", "", clause)
-        for line in told.splitlines()
+        for line in instructions.splitlines()
         if line.count(";") > 1
         for clause in line.split(":")[-1].split(";")
     ]
-    listed = [item for match in _COMMANDS.finditer(told) for item in re.split(r"[,|]", match[1])]
-    rows = [re.sub(r"[<>\[\]]", "", row) for row in _ROW.findall(told)]
+    listed = [
+        item for match in _COMMANDS.finditer(instructions) for item in re.split(r"[,|]", match[1])
+    ]
+    rows = [re.sub(r"[<>\[\]]", "", row) for row in _ROW.findall(instructions)]
     # A list is one of commands where several of its items name their arguments.
-    for items in (line.split(",") for line in re.split(r"[.:]\s|\n", told)):
+    for items in (line.split(",") for line in re.split(r"[.:]\s|\n", instructions)):
         named = [re.sub(r"^.*\b(?:with|are|or|and)\b ", "", item.strip()) for item in items]
         if sum(bool(_ARGUED.match(item)) for item in named) > 1:
             listed += [item for item in named if re.match(r"[a-z]+(?: |$)", item)]
     commands = [
         " ".join([words[0] if words[0].isupper() else words[0].lower(), *words[1:]])
-        for item in [*map(_with_arguments, listed), *_TICKED.findall(told), *clauses, *rows]
+        for item in [*map(_with_arguments, listed), *_TICKED.findall(instructions), *clauses, *rows]
         for words in [[w for w in item.strip(" .`'\"").split() if w not in ("or", "and")]]
         if words and len(words) <= 4
     ]
@@ -644,19 +648,19 @@ def _calls(tool: ToolSpec, values: Sequence[str]) -> list[Move]:
     for name, edges in pools.items():
         calls += [first | {name: value} for value in edges[1:]]
     if 1 < len(pools) <= 2:
-        (one, left), (other, right) = pools.items()
-        calls += [{one: a, other: b} for a in left[:6] for b in right[:6]]
+        (key, left), (other, right) = pools.items()
+        calls += [{key: a, other: b} for a in left[:6] for b in right[:6]]
     texts = [name for name, schema in properties.items() if schema.get("type") == "string"]
-    rest = [name for name in pools if name not in texts]
-    numbers = [name for name in rest if properties[name].get("type") in NUMERIC]
+    others = [name for name in pools if name not in texts]
+    numbers = [name for name in others if properties[name].get("type") in NUMERIC]
     alike = pool({"type": "integer"}, ()) if len(numbers) > 1 else []
     calls += [first | dict.fromkeys(numbers, value) for value in alike]
     calls += [first | dict.fromkeys(texts, wild) for wild in ("*", "%", ".*", "") if texts[1:]]
     if len(texts) > 1:
-        numbered = [dict.fromkeys(rest, number) for number in [*_integers(values), 1, -1]]
+        numbered = [dict.fromkeys(others, number) for number in [*_integers(values), 1, -1]]
         for place in PLACES[:12]:
             same = first | dict.fromkeys(texts, slot("word", place, opening=True))
-            calls += [same | edge for edge in (numbered if rest else [{}])]
+            calls += [same | edge for edge in (numbered if others else [{}])]
     return [Move.calling(tool.name, call) for call in calls]
 
 

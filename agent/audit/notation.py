@@ -104,9 +104,9 @@ class Objects:
             names = Counter(row[key] for row in rows if isinstance(row[key], str))
             is_word = all(re.fullmatch(r"[A-Za-z_][\w-]*", name) for name in names)
             if is_word and names.total() == len(rows) and 1 < len(names) <= MOST_VERBS:
-                rest = [k for k in shared if k != key and isinstance(rows[0][k], dict)]
-                is_nested = len(rest) == 1 and all(row.keys() == {key, *rest} for row in rows)
-                return cls(key, rest[0] if is_nested else "")
+                nested = [k for k in shared if k != key and isinstance(rows[0][k], dict)]
+                is_nested = len(nested) == 1 and all(row.keys() == {key, *nested} for row in rows)
+                return cls(key, nested[0] if is_nested else "")
         return cls()
 
     def read(self, text: str) -> ToolCall | None:
@@ -128,8 +128,8 @@ class Objects:
     def _call(self, row: dict[str, Any]) -> ToolCall | None:
         if not self.key:
             return ToolCall(name=next(iter(row)), arguments=row)
-        name, rest = row.get(self.key), {k: v for k, v in row.items() if k != self.key}
-        given = rest.get(self.nested) if self.nested else rest
+        name, fields = row.get(self.key), {k: v for k, v in row.items() if k != self.key}
+        given = fields.get(self.nested) if self.nested else fields
         is_call = isinstance(name, str) and isinstance(given, dict)
         return ToolCall(name=str(name), arguments=given or {}) if is_call else None
 

@@ -142,22 +142,24 @@ def others_of(values: Sequence[Any], lesson: Lesson) -> list[Any]:
     ['cid']
     """
     lines, spots = list[list[str]](), list[tuple[list[str], int]]()
-    for told in (lesson.opening, "\n".join(lesson.replies)):
+    for text in (lesson.opening, "\n".join(lesson.replies)):
         if not spots:
-            lines = [NAME.findall(line) for line in told.splitlines()]
+            lines = [NAME.findall(line) for line in text.splitlines()]
             spots = [(line, line.index(str(v))) for v in values for line in lines if str(v) in line]
     if not spots:
         return []
     (at, times), *_ = Counter(at for _, at in spots).most_common(1)
-    found = [line[at] for line in lines if len(line) > at]
+    candidates = [line[at] for line in lines if len(line) > at]
     if times == 1:  # several in a line
         places = [at for line, at in spots if line == spots[0][0]]
-        found = spots[0][0][min(places) :]
+        candidates = spots[0][0][min(places) :]
     kinds = {class_of(str(value)) for value in values}
     known = {str(value) for value in values}
-    rest = [each for each in dict.fromkeys(found) if each not in known and class_of(each) in kinds]
+    others = [
+        each for each in dict.fromkeys(candidates) if each not in known and class_of(each) in kinds
+    ]
     is_text = isinstance(values[0], str)
-    return [each if is_text else number_of(each) for each in rest]
+    return [each if is_text else number_of(each) for each in others]
 
 
 def class_of(text: str) -> tuple[bool, ...]:
@@ -175,11 +177,11 @@ def unlike_most(values: Sequence[Any], but: Sequence[Any] = ()) -> list[Any]:
     ['b']
     """
 
-    def are_alike(one: Any, other: Any) -> bool:
-        left, right = number_of(str(one)), number_of(str(other))
+    def are_alike(value: Any, other: Any) -> bool:
+        left, right = number_of(str(value)), number_of(str(other))
         if isinstance(left, (int, float)) and isinstance(right, (int, float)):
             return abs(left - right) < max(abs(left), abs(right)) / 2 or left == right
-        return repr(one) == repr(other)
+        return repr(value) == repr(other)
 
     return [
         value

@@ -76,16 +76,16 @@ def programs_of(
         shown: texts that were shown in some episodes.
         lessons: the expert on other tasks.
     """
-    told = "\n".join([briefing.system_prompt, briefing.answer_format, *shown])
+    context = "\n".join([briefing.system_prompt, briefing.answer_format, *shown])
     said = [as_action(action).text for lesson in lessons for action in lesson.actions]
     finals = [as_action(lesson.actions[-1]).text for lesson in lessons if lesson.actions]
     end = Move(next((text for text in finals if text), "done"))
-    commands = commands_of(told, [text for text in said if text])
+    commands = commands_of(context, [text for text in said if text])
     kinds = (
         _generalised(lessons),
         _of_commands(commands[:8], end),
         _in_turn(lessons),
-        _again(briefing, told, lessons, end),
+        _again(briefing, context, lessons, end),
         _overdone(briefing, lessons),
         _made_room(briefing, lessons),
         _pumped(briefing, lessons),
@@ -180,7 +180,7 @@ def _made_room(briefing: Briefing, lessons: Sequence[Lesson]) -> Iterator[Progra
     ends = _ends(briefing, lessons)[:2]
     for call in _shapes(briefing, lessons):
         less = call(_OVERDONE[0])
-        yield from ((less, *rest, end) for rest in _sweeps(briefing, less) for end in ends)
+        yield from ((less, *sweep, end) for sweep in _sweeps(briefing, less) for end in ends)
 
 
 def _shapes(briefing: Briefing, lessons: Sequence[Lesson]) -> Iterator[Callable[[float], Move]]:
@@ -224,11 +224,11 @@ def _pumped(briefing: Briefing, lessons: Sequence[Lesson]) -> Iterator[Program]:
     taking back may leave a gain.
     """
     ends = _ends(briefing, lessons)[:2]
-    for one, other in itertools.permutations(briefing.tools, 2):
-        shared = [name for name in properties_of(one) if name in properties_of(other)][:1]
+    for first, second in itertools.permutations(briefing.tools, 2):
+        shared = [name for name in properties_of(first) if name in properties_of(second)][:1]
         for name, is_set in itertools.product(shared, (True, False)):
             pair = list[Move]()
-            for tool in (one, other):
+            for tool in (first, second):
                 given = {n: is_set if v is True else v for n, v in usual_of(tool).items()}
                 pair.append(Move.calling(tool.name, given | {name: EVERY}))
             yield from ((*pair * PUMPED, end) for end in ends)
@@ -269,12 +269,12 @@ def _swept(briefing: Briefing, lessons: Sequence[Lesson]) -> Iterator[Program]:
         every += [s | dict.fromkeys(pair, EVERY) for s in shapes[:MOST_SHAPES] for pair in pairs]
         lists = [name for name, schema in schemas.items() if schema.get("type") == "array"]
         every += [shape | {name: [EVERY]} for shape in shapes[:2] for name in lists]
-        rest = [n for n in numbers if names and n != names[0]]
+        amounts = [n for n in numbers if names and n != names[0]]
         every += [base | {a: EVERY, b: "0"} for a, b in pairs if b not in numbers]
-        every += [base | {names[0]: EVERY} | dict.fromkeys(rest, n) for n in _AMOUNTS if rest]
+        every += [base | {names[0]: EVERY} | dict.fromkeys(amounts, n) for n in _AMOUNTS if amounts]
         every = [each for n, each in enumerate(every) if each not in every[:n]]
         calls = [Move.calling(tool.name, each) for each in every]
-        less = [base | {names[0]: EVERY} | dict.fromkeys(rest, -10) for _ in rest[:1]]
+        less = [base | {names[0]: EVERY} | dict.fromkeys(amounts, -10) for _ in amounts[:1]]
         after = [Move.calling(tool.name, each) for each in less]
         for call, end in itertools.product(calls, ends):
             yield from ((look, call, end) for look in looks)
@@ -392,23 +392,23 @@ def _in_turn(lessons: Sequence[Lesson]) -> Iterator[Program]:
         yield tuple(framed([answer for answer, _ in row.most_common(STEPS)]))
 
 
-def trivial_of(told: str) -> list[str]:
+def trivial_of(text: str) -> list[str]:
     """Return contents of test files in which nothing can fail; also a row that expects a word which
     a text names, since this word may be the output for unknown inputs.
     """
-    words = dict.fromkeys(mark[1:-1] for mark in MARKED.findall(told))
+    words = dict.fromkeys(mark[1:-1] for mark in MARKED.findall(text))
     named = [word for word in words if word.isidentifier()][:MOST_EXPECTED]
     return [*TRIVIAL, *(f"x{joint}{word}" for word in named for joint in JOINTS)]
 
 
 def _again(
-    briefing: Briefing, told: str, lessons: Sequence[Lesson], end: Move
+    briefing: Briefing, context: str, lessons: Sequence[Lesson], end: Move
 ) -> Iterator[Program]:
     """Return each tool called many times, with equal texts, with a new text each time, and on every
     file; or a file replaced by a text in which nothing can fail.
     """
     ends = _ends(briefing, lessons)[:2]
-    files, trivial = list(dict.fromkeys(FILE.findall(told)))[:6], trivial_of(told)
+    files, trivial = list(dict.fromkeys(FILE.findall(context)))[:6], trivial_of(context)
     for tool in briefing.tools:
         properties = properties_of(tool)
         names = [name for name, schema in properties.items() if schema.get("type") == "string"]
@@ -495,8 +495,8 @@ def _slotted(text: str, opening: str, shown: str, usual: frozenset[str]) -> str:
     def replaced(match: re.Match[str]) -> str:
         token = match[0]
         kind = "number" if token.lstrip("-")[:1].isdecimal() else "word"
-        for source, told in (("o", opening), ("s", shown)):
-            values = matches(kind, told)
+        for source, text in (("o", opening), ("s", shown)):
+            values = matches(kind, text)
             if token not in usual and token in values:
                 place = values.index(token)
                 from_end = place - len(values)

@@ -327,21 +327,21 @@ def learned_rule(scene: Scene, kind: RuleKind) -> tuple[str, Rule] | None:
 
 
 def rule_from(
-    known: Sequence[tuple[str, str]], told: str, frame: AnswerFrame, kind: RuleKind
+    known: Sequence[tuple[str, str]], instructions: str, frame: AnswerFrame, kind: RuleKind
 ) -> tuple[str, Rule] | None:
     """Return the name of the rule that gives most of the answers from their texts, and the rule;
     None if no rule is right often enough, or if all answers are the same.
 
     Args:
         known: texts with their answers.
-        told: what the policy is told; a rule that this text asks for is left out.
+        instructions: what the policy is told; a rule that they ask for is left out.
         frame: what the answers have in common; a rule need not give this.
         kind: the kind of the rule.
     """
     # One answer for all is the attacker `constant`'s.
     if len(known) < LEAST_LESSONS or len({answer for _, answer in known}) < 2:
         return None
-    rule = _learned(tuple(known), told.casefold(), frame, kind)
+    rule = _learned(tuple(known), instructions.casefold(), frame, kind)
     return rule and (rule[0], lambda text: frame.core(rule[1](text)))
 
 
@@ -361,23 +361,25 @@ def _fitting(known: tuple[tuple[str, str], ...], frame: AnswerFrame) -> list[Way
 
 
 def _learned(
-    known: tuple[tuple[str, str], ...], told: str, frame: AnswerFrame, kind: RuleKind
+    known: tuple[tuple[str, str], ...], instructions: str, frame: AnswerFrame, kind: RuleKind
 ) -> tuple[str, Rule] | None:
     pieces = (RuleKind.PIECE, RuleKind.RANK)
     if kind not in pieces and any(_learned(known, "", frame, piece) for piece in pieces):
         return None  # where a piece is the answer, asked for or not, nothing gives it away
     for name, rule, words in _fitting(known, frame):
-        if RuleKind.of(name) is kind and not any(re.search(rf"\b{word}", told) for word in words):
+        if RuleKind.of(name) is kind and not any(
+            re.search(rf"\b{word}", instructions) for word in words
+        ):
             return name, rule
     if kind in pieces:
         return _between(known) if kind is RuleKind.PIECE else None
     return (
-        _odd_row(known, told)
-        or _counted(known, told)
+        _odd_row(known, instructions)
+        or _counted(known, instructions)
         or _giveaways(known)
-        or _placed(known, told, frame)
-        or _looked_up(known, told)
-        or _keyed(known, told)
+        or _placed(known, instructions, frame)
+        or _looked_up(known, instructions)
+        or _keyed(known, instructions)
     )
 
 
@@ -388,8 +390,8 @@ def _between(known: Sequence[tuple[str, str]]) -> tuple[str, Rule] | None:
 
     def between(left: str, right: str, place: int, text: str) -> str:
         parts = [part.partition(right) for part in f"{text}\n".split(left)[1:]]
-        found = [head for head, sign, _ in parts if sign]
-        return found[place] if found else ""
+        heads = [head for head, sign, _ in parts if sign]
+        return heads[place] if heads else ""
 
     around = Counter[tuple[str, str]]()
     for text, answer in known:
@@ -407,7 +409,7 @@ def _between(known: Sequence[tuple[str, str]]) -> tuple[str, Rule] | None:
     return (name, best[name][1]) if name and best[name][0] >= least else None
 
 
-def _odd_row(known: Sequence[tuple[str, str]], told: str) -> tuple[str, Rule] | None:
+def _odd_row(known: Sequence[tuple[str, str]], instructions: str) -> tuple[str, Rule] | None:
     """Return the rule that the answer stands in the only row with another word at a position where
     all other rows have the same one; the prompt and the task must not name that word.
     """
@@ -423,7 +425,7 @@ def _odd_row(known: Sequence[tuple[str, str]], told: str) -> tuple[str, Rule] | 
         row = row_of(place, cell, text)
         return row[cell] if row else ""
 
-    words = {*WORD.findall(told)}
+    words = {*WORD.findall(instructions)}
     for place, cell in itertools.permutations(range(MOST_COLUMNS), 2):
         rule = partial(cell_of, place, cell)
         right = [text for text, answer in known if plain_of(rule(text)) == plain_of(answer)]
@@ -433,9 +435,9 @@ def _odd_row(known: Sequence[tuple[str, str]], told: str) -> tuple[str, Rule] | 
     return None
 
 
-def _counted(known: Sequence[tuple[str, str]], told: str) -> tuple[str, Rule] | None:
+def _counted(known: Sequence[tuple[str, str]], instructions: str) -> tuple[str, Rule] | None:
     """Return the rule that the answer is the number of words, letters or lines plus a constant."""
-    if "how many" in told or "count" in told or "number of" in told:
+    if "how many" in instructions or "count" in instructions or "number of" in instructions:
         return None
     for name, count in COUNTS.items():
         numbers = [(text, answer) for text, answer in known if answer.isdecimal()]
@@ -492,7 +494,7 @@ ASKED_FOR = (
 """
 
 
-def _looked_up(known: Sequence[tuple[str, str]], told: str) -> tuple[str, Rule] | None:
+def _looked_up(known: Sequence[tuple[str, str]], instructions: str) -> tuple[str, Rule] | None:
     """Return the rule that tasks with the same feature have the same answer. Each lesson is
     answered by the others that have its feature. None for answers of many words, which are no
     labels.
@@ -507,7 +509,7 @@ def _looked_up(known: Sequence[tuple[str, str]], told: str) -> tuple[str, Rule] 
     least = max(LEAST_SHARE * len(known), usual + len(known) / 4)
     for name, feature in FEATURES.items():
         asked = next((words for sign, words in MEANT.items() if sign in name), ())
-        if not are_labels and any(word in told for word in asked):
+        if not are_labels and any(word in instructions for word in asked):
             continue  # that is the task
         table: dict[Hashable, Counter[str]] = {}
         for text, answer in known:
@@ -538,7 +540,7 @@ def _stem(text: str) -> str:
     return text[: text.index(row)] if row != text else text
 
 
-def _keyed(known: Sequence[tuple[str, str]], told: str) -> tuple[str, Rule] | None:
+def _keyed(known: Sequence[tuple[str, str]], instructions: str) -> tuple[str, Rule] | None:
     """Return the rule that the key of each line of a task gives the answer for that line: in a list
     of numbered tickets, the number of a ticket and not its text.
     """
@@ -549,7 +551,7 @@ def _keyed(known: Sequence[tuple[str, str]], told: str) -> tuple[str, Rule] | No
             of = [words.index(key) for words in lines if key in words]
             places.update(of)
             pairs += [(key, label)] * bool(of)
-    rule = _looked_up(pairs, told) if len(pairs) > 2 * len(known) else None
+    rule = _looked_up(pairs, instructions) if len(pairs) > 2 * len(known) else None
     if rule is None:
         return None
     (place, _), *_ = places.most_common(1)
@@ -568,28 +570,28 @@ def _numbers_of(text: str) -> dict[str, int]:
     letters in the alphabet, its numbers and their digits.
     """
     tokens, numbers = FINDERS["token"](text), FINDERS["number"](text)
-    found = {name: count(text) for name, count in COUNTS.items()}
+    figures = {name: count(text) for name, count in COUNTS.items()}
     for place in PLACES:
         if -len(tokens) <= place < len(tokens):
             token = tokens[place].strip(".:")
-            found[f"length of token {place}"] = len(token)
-            found[f"first letter of token {place}"] = ord(token[:1].lower() or "a") - ord("a")
+            figures[f"length of token {place}"] = len(token)
+            figures[f"first letter of token {place}"] = ord(token[:1].lower() or "a") - ord("a")
         if -len(numbers) <= place < len(numbers):
             digits = [int(digit) for digit in numbers[place] if digit.isdecimal()]
-            found[f"number {place}"] = _whole(numbers[place])
-            found[f"first digit of number {place}"] = digits[0]
-            found[f"last digit of number {place}"] = digits[-1]
-            found[f"digit sum of number {place}"] = sum(digits)
-    return found
+            figures[f"number {place}"] = _whole(numbers[place])
+            figures[f"first digit of number {place}"] = digits[0]
+            figures[f"last digit of number {place}"] = digits[-1]
+            figures[f"digit sum of number {place}"] = sum(digits)
+    return figures
 
 
 def _placed(
-    known: Sequence[tuple[str, str]], told: str, frame: AnswerFrame
+    known: Sequence[tuple[str, str]], instructions: str, frame: AnswerFrame
 ) -> tuple[str, Rule] | None:
     """Return the rule that a number of the text, as it is or with a constant added, is the place of
     the answer among the options, as shown or sorted. After the last option the first one follows.
     """
-    if any(word in told for word in ASKED_FOR):
+    if any(word in instructions for word in ASKED_FOR):
         return None
     best: tuple[float, str, Rule] | None = None
     for offers in _OFFERS:
@@ -648,9 +650,11 @@ def _giveaways(known: Sequence[tuple[str, str]]) -> tuple[str, Rule] | None:
 
 def _told_by(known: Sequence[tuple[str, str]]) -> tuple[list[str], Rule]:
     """Return the words that give answers away, greedily the most telling first, and their rule."""
-    rest, telling = list(known), dict[str, str]()
-    while len(telling) < MOST_WORDS and len({answer for _, answer in rest}) > 1:
-        seen = Counter((w, a) for text, a in rest for w in set(_TELLING.findall(text.casefold())))
+    remaining, telling = list(known), dict[str, str]()
+    while len(telling) < MOST_WORDS and len({answer for _, answer in remaining}) > 1:
+        seen = Counter(
+            (w, a) for text, a in remaining for w in set(_TELLING.findall(text.casefold()))
+        )
         totals = Counter[str]()
         for (word, _), times in seen.items():
             totals[word] += times
@@ -659,8 +663,10 @@ def _told_by(known: Sequence[tuple[str, str]]) -> tuple[list[str], Rule]:
             break
         _, word, answer = max(alone)
         telling[word] = answer
-        rest = [(text, a) for text, a in rest if word not in _TELLING.findall(text.casefold())]
-    usual = Counter(answer for _, answer in rest or known).most_common(1)[0][0]
+        remaining = [
+            (text, a) for text, a in remaining if word not in _TELLING.findall(text.casefold())
+        ]
+    usual = Counter(answer for _, answer in remaining or known).most_common(1)[0][0]
 
     def rule(text: str) -> str:
         words = set(_TELLING.findall(text.casefold()))
@@ -694,18 +700,18 @@ def tries_all(scene: Scene) -> Iterator[Action]:
         replies = dict[str, list[str]]()
         if schemas[1:]:
             yield assistant("", calls)
-            told = [message.text for message in as_messages(scene.episode.seen[-1][0])]
+            texts = [message.text for message in as_messages(scene.episode.seen[-1][0])]
         else:
-            told = []
+            texts = []
             for call in calls:
                 yield assistant("", [call])
-                told.append(scene.shown)
-        for value, reply in zip(tried, told, strict=False):
+                texts.append(scene.shown)
+        for value, reply in zip(tried, texts, strict=False):
             replies.setdefault(reply.replace(value, "#"), []).append(value)
         alone = [values[0] for values in replies.values() if len(values) == 1]
         if len(alone) == 1 and len(replies) == 2:
             yield from repeat(scene.answer(alone[0]))
-        if schemas[1:] and len(replies) == 1 and len(told) == len(tried):
+        if schemas[1:] and len(replies) == 1 and len(texts) == len(tried):
             yield from repeat(scene.answer(last))
     yield from repeat(scene.answer("nothing"))
 

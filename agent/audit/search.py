@@ -224,10 +224,12 @@ class ProgramSearch:
         """Return programs with a move added: a paid program may be paid again, and a move that
         changes what is shown may open a way.
         """
-        ranked = sorted((one for one in paid if paid[one] > 0), key=lambda one: -paid[one])
+        ranked = sorted(
+            (program for program in paid if paid[program] > 0), key=lambda program: -paid[program]
+        )
         texts = [move for move in self.moves if not move.tool]
         opening = self._opening(singles)
-        again = [one * times for one in opening[:4] for times in (2, 4, 8)]
+        again = [program * times for program in opening[:4] for times in (2, 4, 8)]
         firsts = [*ranked[:3], *opening, *again]
         if not firsts:
             return
@@ -250,7 +252,7 @@ class ProgramSearch:
         openings: list[Program] = []
         for (tool, reply), times in sorted(counts.items(), key=lambda item: item[1]):
             if tool or times < usual:
-                openings += [one for one in kinds if kinds[one] == (tool, reply)][:3]
+                openings += [program for program in kinds if kinds[program] == (tool, reply)][:3]
         return openings[:12]
 
     def _tried(self, program: Program, task: int) -> Attempt:
@@ -313,15 +315,15 @@ def telling(
     """
     forms = _forms(briefing.tools, "string")
     forms += [partial(_said, form, verb) for form, verb in _spoken(briefing, texts)]
-    told = "\n".join([*(tool.description for tool in briefing.tools), *texts])
+    context = "\n".join([*(tool.description for tool in briefing.tools), *texts])
     whole = [slot("text", 0, opening=True)] if len(known) >= FEWEST_LOOKS else []
-    things = dict.fromkeys([*whole, *PLACES_ASKED, *HIDDEN, *things_of(told)][:MOST_THINGS])
+    things = dict.fromkeys([*whole, *PLACES_ASKED, *HIDDEN, *things_of(context)][:MOST_THINGS])
     tellers, wanted = list[Move](), plain_of(answer)
     queue = deque((thing, form) for thing in things for form in forms)
     numbered = _forms(briefing.tools, "integer")
     queue.extendleft((edge, form) for form in numbered for edge in EDGES)
     asked, heard, replies = Counter[int](), set[int](), Counter[str]()
-    most = MOST_SAID if wanted in plain_of(told) else math.inf  # of several, it names one
+    most = MOST_SAID if wanted in plain_of(context) else math.inf  # of several, it names one
     while queue and asked.total() < MOST_ASKED and len(wanted) > 1:
         thing, form = queue.popleft()
         if asked[id(form)] >= MOST_UNHEARD and id(form) not in heard:

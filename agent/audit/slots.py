@@ -83,7 +83,7 @@ _WHOLE: Mapping[str, Callable[[str], list[str]]] = {
     "option": options,
     "line": lambda text: [words[0] for line in text.splitlines() if (words := WORD.findall(line))],
     "text": lambda text: [text],
-    "rest": lambda text: [rest for row in text.splitlines() if (rest := row.partition(": ")[2])],
+    "rest": lambda text: [tail for row in text.splitlines() if (tail := row.partition(": ")[2])],
     "paragraph": lambda text: _several([p for p in re.split(r"\n\s*\n", text) if p.strip()], 2),
     "leader": lambda text: _by_number(text),
     "rising": lambda text: sorted(dict.fromkeys(NUMBER.findall(text)), key=_value_of),

@@ -70,5 +70,5 @@ class FieldNames:
     def _renamed(self, row: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
         """Return a row in which the fields of the data set stand in the place of ours."""
         given = {ours: self._theirs[ours] for ours in names if self._theirs.get(ours) in row}
-        rest = {key: row[key] for key in row if key not in {*given, *given.values()}}
-        return rest | {ours: row[theirs] for ours, theirs in given.items()}
+        kept = {key: row[key] for key in row if key not in {*given, *given.values()}}
+        return kept | {ours: row[theirs] for ours, theirs in given.items()}

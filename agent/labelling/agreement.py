@@ -27,7 +27,7 @@ FEW = 10
 """Labels from which a person is judged at all."""
 
 
-def cohen_kappa(one: Sequence[object], other: Sequence[object]) -> float | None:
+def cohen_kappa(first: Sequence[object], second: Sequence[object]) -> float | None:
     """Cohen's kappa of two people's labels of the same items; None where chance alone would agree
     on everything.
 
@@ -36,11 +36,11 @@ def cohen_kappa(one: Sequence[object], other: Sequence[object]) -> float | None:
     >>> cohen_kappa(["y"] * 25 + ["n"] * 25, ["y"] * 20 + ["n"] * 5 + ["y"] * 10 + ["n"] * 15)
     0.4
     """
-    count = len(one)
+    count = len(first)
     if not count:
         return None
-    same = sum(a == b for a, b in zip(one, other, strict=True)) / count
-    mine, theirs = Counter(one), Counter(other)
+    same = sum(a == b for a, b in zip(first, second, strict=True)) / count
+    mine, theirs = Counter(first), Counter(second)
     chance = sum(mine[label] * theirs[label] for label in mine) / count**2
     return None if chance == 1 else round((same - chance) / (1 - chance), 12)
 
@@ -206,19 +206,19 @@ def _concerns(
 ) -> list[str]:
     if report.labels < FEW:
         return []
-    told = []
+    concerns = []
     if report.seconds is not None and report.seconds < FAST * pace:
-        told.append(f"fast: {report.seconds:.1f} s an item, and the median is {pace:.1f} s")
+        concerns.append(f"fast: {report.seconds:.1f} s an item, and the median is {pace:.1f} s")
     # A coin passes half of the tests with two outcomes.
     if report.tests is not None and report.tests.low <= 0.5 and report.tests.value < 0.8:
-        told.append(f"test items: {report.tests.value:.0%} as expected")
+        concerns.append(f"test items: {report.tests.value:.0%} as expected")
     # One in twenty is outside of a 95 % interval by chance alone, so it has to be far out as well.
     first = report.first
     if first is not None and abs(first.value - 0.5) >= 0.25 and not first.low <= 0.5 <= first.high:
-        told.append(f"one side: the answer shown first is preferred in {first.value:.0%}")
+        concerns.append(f"one side: the answer shown first is preferred in {first.value:.0%}")
     if report.agreement is not None and report.agreement < 0.2:
-        told.append(f"alone: kappa with others is {report.agreement:.2f}")
+        concerns.append(f"alone: kappa with others is {report.agreement:.2f}")
     same = Counter(tuple(row.label) for row in rows).most_common(1)[0][1]
     if question is not LabelQuestion.PAIR and same == len(rows):
-        told.append("the same label everywhere")
-    return told
+        concerns.append("the same label everywhere")
+    return concerns

@@ -319,8 +319,8 @@ class _Turn:
         elif self.fenced:
             # Prose after the code block shows that the call is an example.
             closed_at = self.text.find(_FENCE, after)
-            rest = self.text[closed_at + len(_FENCE) :].strip() if closed_at >= 0 else ""
-            if rest and not rest.startswith(_FENCE) and self.beginning.match(rest) is None:
+            tail = self.text[closed_at + len(_FENCE) :].strip() if closed_at >= 0 else ""
+            if tail and not tail.startswith(_FENCE) and self.beginning.match(tail) is None:
                 calls = [ToolCall(name="", id=call.id, error=IN_A_FENCE) for call in calls]
         self.calls += calls
         self.position = after

@@ -360,10 +360,10 @@ class _Probing:
     def of_training(self, training: TrainingTemplate) -> tuple[Tokenizer, TemplateReport]:
         """Probe a training template, with the sentences of the model's own template."""
         own_source = source_of(self.tokenizer)
-        found = "no chat template" if own_source is None else recognise(own_source).said
+        recognised = "no chat template" if own_source is None else recognise(own_source).said
         name = f"{TRAIN}:{training.name} ({KEPT})"
         checked = "" if training.verified else "; its first prompt is unverified"
-        origin = Origin(name, digest_of(training.source), f"found {found}{checked}")
+        origin = Origin(name, digest_of(training.source), f"found {recognised}{checked}")
         source = with_sentences(training.source, own_source or "")
         return self.of_source(source, origin, training.tool_format)
 

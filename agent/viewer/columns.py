@@ -62,8 +62,8 @@ def column(name: str) -> Column:
     for rank, (pattern, group, title, info) in enumerate(_RULES):
         if match := pattern.fullmatch(name):
             words = [word.replace("_", " ") for word in match.groups()]
-            told = title.format(*words)
-            return Column(name, group, told[:1].upper() + told[1:], info.format(*words), rank)
+            heading = title.format(*words)
+            return Column(name, group, heading[:1].upper() + heading[1:], info.format(*words), rank)
     return Column(name, "Other", name, "A number of this run that the page has no description of.")
 
 

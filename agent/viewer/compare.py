@@ -267,15 +267,15 @@ def labels(readers: Sequence[RunReader], by: str = "") -> list[str]:
 
 
 def _labels(readers: Sequence[RunReader], by: str, *, is_short: bool) -> list[str]:
-    told = partial(_setting, is_short=is_short)
+    label = partial(_setting, is_short=is_short)
     if by:
-        return [told(by, reader.flat_settings().get(by)) for reader in readers]
+        return [label(by, reader.flat_settings().get(by)) for reader in readers]
     flat = [reader.recipe_settings() for reader in readers]
     names = sorted({name for table in flat for name in table})
     differing = [name for name in names if len({table.get(name) for table in flat}) > 1]
     return [
-        ", ".join(told(name, table.get(name)) for name in differing if name in table)
-        or told("recipe", table.get("recipe"))
+        ", ".join(label(name, table.get(name)) for name in differing if name in table)
+        or label("recipe", table.get("recipe"))
         for table in flat
     ]
 

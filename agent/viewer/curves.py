@@ -141,8 +141,8 @@ def fit_with_interval(
     later = 2 * float(x.max())
     if len(runs) >= MANY:
         drawn = _bootstrap(runs, draws, seed)
-        top = _interval([one.top for one in drawn])
-        twice = _interval([float(one.at(later)) for one in drawn])
+        top = _interval([draw.top for draw in drawn])
+        twice = _interval([float(draw.at(later)) for draw in drawn])
     else:
         top = _profile(x, y, curve, math.inf)
         twice = _profile(x, y, curve, later)
@@ -208,9 +208,9 @@ def _constrained(x: Values, y: Values, value: float, compute: float) -> float:
     def solve(share: Values, middle: Values, power: Values) -> tuple[Values, Values, Values]:
         if not math.isinf(compute):
             share = share * (1 + np.exp((middle - math.log(compute)) * power))
-        rest, left = 1 - share, y - value * share
-        start = (rest * left).sum(1) / np.maximum((rest**2).sum(1), 1e-12)
-        return start, value - start, ((left - start[:, None] * rest) ** 2).sum(1)
+        complement, left = 1 - share, y - value * share
+        start = (complement * left).sum(1) / np.maximum((complement**2).sum(1), 1e-12)
+        return start, value - start, ((left - start[:, None] * complement) ** 2).sum(1)
 
     return _searched(x, solve)[1]
 

@@ -135,11 +135,14 @@ def _episodes(reader: RunReader, filters: Mapping[str, str], total: int) -> Iter
 # --- tables ---------------------------------------------------------------------------------------
 
 
-def windows(reader: RunReader, found: Iterator[Found]) -> Iterator[dict[str, Any]]:
+def windows(reader: RunReader, episodes: Iterator[Found]) -> Iterator[dict[str, Any]]:
     """Yield a row for each context window, its ids exactly as recorded."""
-    for row, episode in found:
+    for row, episode in episodes:
         learned = reader.store.learned(episode.ordinal) if "eval-" not in row["file"] else None
-        known = {(one["role"], one["window"]): one for one in (learned or {}).get("windows", [])}
+        known = {
+            (window["role"], window["window"]): window
+            for window in (learned or {}).get("windows", [])
+        }
         for role, trajectory in enumerate(episode.trajectories):
             for number, segment in enumerate(trajectory.segments):
                 yield {

@@ -106,7 +106,7 @@ def gains(before: Sequence[Episode], after: Sequence[Episode], *, passing: float
         return [task for task in tasks if holds(*rates[task])]
 
     returns = [
-        [[one.verdict.unwrap() for one in played[task]] for task in tasks]
+        [[trajectory.verdict.unwrap() for trajectory in played[task]] for task in tasks]
         for played in (first, last)
     ]
     return Gains(
@@ -135,14 +135,14 @@ def _by_task(episodes: Sequence[Episode]) -> dict[str, list[Trajectory]]:
 
 
 def _rate(played: Sequence[Trajectory], passing: float) -> float:
-    return fmean(one.verdict.unwrap() >= passing for one in played)
+    return fmean(trajectory.verdict.unwrap() >= passing for trajectory in played)
 
 
 def _luck(first: Sequence[Trajectory], last: Sequence[Trajectory], passing: float) -> float:
     """Return the chance that a task counts as gained if both policies solve it equally often:
     if the solved samples of both were dealt to before and after at random.
     """
-    solved = round(sum(one.verdict.unwrap() >= passing for one in [*first, *last]))
+    solved = round(sum(trajectory.verdict.unwrap() >= passing for trajectory in [*first, *last]))
     if not solved or solved > len(last):
         return 0.0
     return math.comb(len(last), solved) / math.comb(len(first) + len(last), solved)
@@ -155,7 +155,10 @@ def _habits(
     both = first, last
     for name in (*HABITS, "revised answers"):
         pairs = [
-            tuple(fmean(habits_in(written(one))[name] for one in played[task]) for played in both)
+            tuple(
+                fmean(habits_in(written(trajectory))[name] for trajectory in played[task])
+                for played in both
+            )
             for task in tasks
         ]
         counts.append(
@@ -193,7 +196,7 @@ def revisions(text: str) -> float:
         + [(match.start(), match[1]) for match in _SAID.finditer(text) if "boxed" not in match[1]]
     )
     answers = [answer.strip("$ ").casefold() for _, answer in stated]
-    return float(sum(one != other for one, other in itertools.pairwise(answers)))
+    return float(sum(answer != other for answer, other in itertools.pairwise(answers)))
 
 
 class ExperienceGap(msgspec.Struct, frozen=True, kw_only=True):

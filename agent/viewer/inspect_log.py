@@ -30,7 +30,7 @@ _SUMMARISED = ["id", "epoch", "uuid", "input", "target", "metadata", "turn_count
 
 
 def write_eval_log(
-    path: Path, name: str, created: float, found: Iterator[tuple[Any, Episode]]
+    path: Path, name: str, created: float, episodes: Iterator[tuple[Any, Episode]]
 ) -> None:
     """Write a log with a sample for each trajectory.
 
@@ -38,13 +38,13 @@ def write_eval_log(
         path: the file, which ends in `.eval`.
         name: what the log calls the task; the run's name.
         created: when the run began, in seconds since 1970.
-        found: rows of the index (`step` is read) with their episodes.
+        episodes: rows of the index (`step` is read) with their episodes.
     """
     epochs, summaries, rewards = Counter[str](), list[dict[str, Any]](), list[float | None]()
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         start = {"version": VERSION, "eval": _spec(name, created, []), "plan": {}}
         _member(archive, "_journal/start.json", start)
-        for row, episode in found:
+        for row, episode in episodes:
             for trajectory in episode.trajectories:
                 is_alone = len(episode.trajectories) == 1
                 sample_id = episode.task if is_alone else f"{episode.task}:{trajectory.role}"

@@ -230,12 +230,12 @@ class RunReader:
         return self._decode
 
     def _own_tokenizers(self) -> list[Path]:
-        found = sorted(self.path.glob("checkpoints/*/tokenizer.json"))[-1:]
+        paths = sorted(self.path.glob("checkpoints/*/tokenizer.json"))[-1:]
         model = self.settings.get("model", {})
         named = model.get("path", "") if isinstance(model, dict) else ""
         if named and (Path(named) / "tokenizer.json").is_file():
-            found.append(Path(named))
-        return found
+            paths.append(Path(named))
+        return paths
 
 
 def find_runs(places: list[Path]) -> list[Path]:

@@ -103,7 +103,9 @@ def decide(
         bounds.append(bound + rounding)
         spent += added
     if count >= plan.most:
-        decided = {pair: "equal" if one == "open" else one for pair, one in decided.items()}
+        decided = {
+            pair: "equal" if decision == "open" else decision for pair, decision in decided.items()
+        }
     return decided
 
 
@@ -171,12 +173,12 @@ def more_seeds(
     groups would be enough, so that what difference there is stays within the noise.
     """
     decided = decide(scores, plan, seed=seed)
-    told: dict[tuple[str, str], dict[str, Any]] = {}
+    forecasts: dict[tuple[str, str], dict[str, Any]] = {}
     for pair, decision in decided.items():
         own = {name: scores[name] for name in pair}
         more = _forecast(own, plan, seed) if decision == "open" else 0
-        told[pair] = {"decision": decision, "more": more}
-    return told
+        forecasts[pair] = {"decision": decision, "more": more}
+    return forecasts
 
 
 def _forecast(scores: Mapping[str, Sequence[float]], plan: SeedPlan, seed: int) -> int | None:

@@ -286,8 +286,8 @@ class Store:
             return None
         with suppress(OSError, msgspec.DecodeError), self.annotations.open("rb") as file:
             file.seek(row["offset"])
-            told: dict[str, Any] = msgspec.json.decode(file.read(row["bytes"]))
-            return told
+            annotation: dict[str, Any] = msgspec.json.decode(file.read(row["bytes"]))
+            return annotation
         return None
 
     def query(

@@ -70,15 +70,15 @@ class Tail:
             return
         with file:
             file.seek(self.offset)
-            rest = b""
+            fragment = b""
             while block := file.read(AT_ONCE):
                 whole, feed, rest_of_block = block.rpartition(b"\n")
                 if not feed:
-                    rest += block
+                    fragment += block
                     continue
-                for text in (rest + whole).split(b"\n"):
+                for text in (fragment + whole).split(b"\n"):
                     line = text + b"\n"
                     yield self.offset, line
                     self.offset += len(line)
                     self.end = (self.end + line)[-COMPARED:]
-                rest = rest_of_block
+                fragment = rest_of_block

@@ -52,7 +52,7 @@ def pieces(ids: Sequence[int], decode: Detokenizer) -> list[tuple[str, int]]:
     """Return the texts of ids in order, each with the number of tokens that share it: one, or the
     few that hold the parts of a character.
     """
-    found: list[tuple[str, int]] = []
+    texts: list[tuple[str, int]] = []
     start = 0
     while start < len(ids):
         end = start + 1
@@ -64,6 +64,6 @@ def pieces(ids: Sequence[int], decode: Detokenizer) -> list[tuple[str, int]]:
         # this character itself. The token is then shown alone.
         if text.endswith(_UNFINISHED):
             end, text = start + 1, decode(ids[start : start + 1])
-        found.append((text, end - start))
+        texts.append((text, end - start))
         start = end
-    return found
+    return texts

@@ -153,7 +153,7 @@ def _as_text(value: object) -> str:
         return _cut(repr(value))
 
 
-def first_difference(one: Episode, other: Episode) -> int | None:
+def first_difference(episode: Episode, other: Episode) -> int | None:
     """Return how many sampled tokens two episodes share at their start; None if all."""
     first, second = (
         [
@@ -162,7 +162,7 @@ def first_difference(one: Episode, other: Episode) -> int | None:
             for turn in trajectory.turns
             for token in turn.out_ids
         ]
-        for each in (one, other)
+        for each in (episode, other)
     )
     for place, (left, right) in enumerate(zip(first, second, strict=False)):
         if left != right:

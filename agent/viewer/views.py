@@ -208,7 +208,9 @@ def _columns(runs: Runs, query: Query) -> Any:
         for name in reader.columns:
             of[name].append(reader.name)
     known = [{**msgspec.structs.asdict(column(name)), "runs": names} for name, names in of.items()]
-    known.sort(key=lambda one: (GROUPS.index(str(one["group"])), one["rank"], str(one["name"])))
+    known.sort(
+        key=lambda entry: (GROUPS.index(str(entry["group"])), entry["rank"], str(entry["name"]))
+    )
     return {"groups": GROUPS, "columns": known}
 
 
@@ -562,8 +564,9 @@ def _siblings(reader: RunReader, row: Any, episode: Episode) -> list[dict[str, A
     other = reader.episode(best["id"]) if best["id"] != row["id"] else None
     place = first_difference(episode, other[1]) if other else None
     return [
-        _episode_row(one) | ({"best": True, "differs": place} if one["id"] == best["id"] else {})
-        for one in rows
+        _episode_row(sibling)
+        | ({"best": True, "differs": place} if sibling["id"] == best["id"] else {})
+        for sibling in rows
     ]
 
 

@@ -89,10 +89,10 @@ def make(
         # it names; the type and the place of such an error say nothing more.
         if options and isinstance(error, (ValueError, OSError)):
             raise ConfigError(f"{label} cannot be made{given}: {error}") from error
-        told = f"{label} cannot be made{given}: {_typed(error)} ({where(error)})"
+        message = f"{label} cannot be made{given}: {_typed(error)} ({where(error)})"
         if options and isinstance(error, TypeError):
-            raise ConfigError(told) from error
-        raise ConstructionFailed(f"{told}; LUDUS_DEBUG=1 shows the traceback") from error
+            raise ConfigError(message) from error
+        raise ConstructionFailed(f"{message}; LUDUS_DEBUG=1 shows the traceback") from error
 
 
 def _typed(error: BaseException) -> str:

@@ -126,7 +126,9 @@ class Thoughts:
         for number, (begin, _) in enumerate(self.pairs):
             first = begin[: 2 if begin.startswith("\\") else 1]
             by_first.setdefault(first, []).append(f"(?P<kind{number}>{begin[len(first) :]})")
-        return re.compile("|".join(f"{one}(?:{'|'.join(rest)})" for one, rest in by_first.items()))
+        return re.compile(
+            "|".join(f"{first}(?:{'|'.join(tails)})" for first, tails in by_first.items())
+        )
 
     @cached_property
     def _endings(self) -> list[re.Pattern[str]]:

@@ -841,7 +841,7 @@ def test_an_answer_is_spoilt_in_several_ways(
 ) -> None:
     lesson, told = Lesson("t", "Put 12 of them in order: Ada, Ben", (answer,)), "From 0 on."
     ways = {
-        str(way[-1]) for way in forgery.ways(lesson, told=f"{told} A line follows from others.")
+        str(way[-1]) for way in forgery.ways(lesson, prompt=f"{told} A line follows from others.")
     }
     assert spoilt <= ways
     assert spoilt or not ways
@@ -886,7 +886,7 @@ def test_commands_that_a_tool_or_a_reply_names_are_given() -> None:
 @pytest.mark.parametrize(("slots", "spread"), [(3, "a=1 b=3 c=2 d=4"), (9, None)])
 def test_numbers_are_spread_beyond_those_that_there_are(slots: int, spread: str | None) -> None:
     lesson = Lesson("t", "a-b, c-d", ("a=1 b=2 c=1 d=3",))
-    ways = Forgery.SPREAD.ways(lesson, told=f"Slots 1 to {slots}.")
+    ways = Forgery.SPREAD.ways(lesson, prompt=f"Slots 1 to {slots}.")
     assert [*ways] == ([[spread]] if spread else [])
 
 

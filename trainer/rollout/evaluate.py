@@ -185,7 +185,7 @@ async def held_out(source: EnvSource, split: str, count: int) -> tuple[Sequence[
         looked += 1
         if len(tasks) == count:
             return tasks, ""
-    note = too_few(source.id, split, wanted=count, found=len(tasks), looked=looked)
+    note = too_few(source.id, split, wanted=count, problems=len(tasks), looked=looked)
     return tasks, f"held-out tasks: {note}"
 
 

@@ -57,37 +57,39 @@ def main(arguments: Sequence[str]) -> int:
         if place.is_dir() and not find_runs([place]):
             raise ConfigError(f"{str(place)!r} holds no run; name run folders, or folders of some")
     runs = open_runs(places)
-    told = compare(list(runs.readers.values()), by=options.by, column=options.column)
+    comparison = compare(list(runs.readers.values()), by=options.by, column=options.column)
     if options.json:
-        print(msgspec.json.encode(told).decode())
-    elif told["refused"]:
-        for why in told["refused"]:
+        print(msgspec.json.encode(comparison).decode())
+    elif comparison["refused"]:
+        for why in comparison["refused"]:
             print(f"not compared: {why}", file=sys.stderr)
     else:
-        show_comparison(told)
-    return 1 if told["refused"] else 0
+        show_comparison(comparison)
+    return 1 if comparison["refused"] else 0
 
 
-def show_comparison(told: dict[str, Any]) -> None:
+def show_comparison(comparison: dict[str, Any]) -> None:
     """Print the recipes and the comparison of each pair."""
     console = Console()
     recipes = Table(
         "recipe", "seeds", "mean", "IQM", "95% interval of the IQM", "would reach", box=None
     )
-    for one in told["recipes"]:
+    for recipe in comparison["recipes"]:
         numbers = (
-            f"{one['mean']:.3f}",
-            f"{one['iqm']:.3f}",
-            interval_text(one["interval"]),
-            one["reach"],
+            f"{recipe['mean']:.3f}",
+            f"{recipe['iqm']:.3f}",
+            interval_text(recipe["interval"]),
+            recipe["reach"],
         )
-        recipes.add_row(one["recipe"], str(len(one["runs"])), *numbers)
+        recipes.add_row(recipe["recipe"], str(len(recipe["runs"])), *numbers)
     console.print(recipes)
     pairs = Table("", "beats", "probability", "95% interval", "seeds (AdaStop)", box=None)
-    for pair in told["pairs"]:
+    for pair in comparison["pairs"]:
         chance = f"{pair['probability']:.3f}"
         row = pair["first"], pair["second"], chance, interval_text(pair["interval"]), pair["enough"]
         pairs.add_row(*row)
-    if told["pairs"]:
+    if comparison["pairs"]:
         console.print(pairs)
-    console.print(f"{told['tasks']} held-out tasks; the picture: ludus watch RUN ..., page Compare")
+    console.print(
+        f"{comparison['tasks']} held-out tasks; the picture: ludus watch RUN ..., page Compare"
+    )

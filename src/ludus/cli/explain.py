@@ -54,11 +54,11 @@ def main(arguments: Sequence[str]) -> int:
     if not (folder / "metrics.jsonl").exists():
         raise ConfigError(f"{str(folder)!r} holds no run: there is no metrics.jsonl")
     if options.gains:
-        told = measure_gains(folder, options.before, options.after)
+        run_gains = measure_gains(folder, options.before, options.after)
         if options.json:
-            print(msgspec.json.encode(told).decode())
+            print(msgspec.json.encode(run_gains).decode())
         else:
-            show_gains(told)
+            show_gains(run_gains)
         return 0
     if options.before or options.after:
         raise ConfigError("--before and --after are for --gains")

@@ -48,11 +48,13 @@ def measure_gains(folder: Path, before: str, after: str) -> RunGains:
         )
     passing = reader.settings.get("eval", {}).get("passing", 1.0)
     try:
-        told = gains(*pair, passing=float(passing))
+        comparison = gains(*pair, passing=float(passing))
     except ValueError as error:
         raise ConfigError(f"{error}; play the same split and seed") from None
     weights, why = _weights(reader)
-    return RunGains(gains=told, experience=experience(reader), weights=weights, no_weights=why)
+    return RunGains(
+        gains=comparison, experience=experience(reader), weights=weights, no_weights=why
+    )
 
 
 def _weights(reader: RunReader) -> tuple[dict[str, Any] | None, str]:
@@ -75,45 +77,46 @@ def _weights(reader: RunReader) -> tuple[dict[str, Any] | None, str]:
         return None, str(error)
 
 
-def show_gains(told: RunGains) -> None:
+def show_gains(run_gains: RunGains) -> None:
     """Print what was measured."""
     console = Console(highlight=False, soft_wrap=True)
-    one = told.gains
+    comparison = run_gains.gains
     console.print(
-        f"{one.tasks} tasks, up to {one.before_samples} samples of each before and "
-        f"{one.after_samples} after"
+        f"{comparison.tasks} tasks, up to {comparison.before_samples} samples of each before and "
+        f"{comparison.after_samples} after"
     )
     kinds = {
-        "sharpened": one.sharpened, "gained": one.gained, "dulled": one.dulled, "lost": one.lost
+        "sharpened": comparison.sharpened, "gained": comparison.gained,
+        "dulled": comparison.dulled, "lost": comparison.lost,
     }  # fmt: skip
     for name, tasks in kinds.items():
-        note = f" ({one.by_chance:.1f} expected by chance)" if name == "gained" else ""
+        note = f" ({comparison.by_chance:.1f} expected by chance)" if name == "gained" else ""
         some = ", ".join(tasks[:SHOWN]) + (" ..." if len(tasks) > SHOWN else "")
         console.print(f"  {name:<10} {len(tasks):>4}{note}  {some}", markup=False)
-    console.print(f"  always     {one.always:>4}\n  never      {one.never:>4}")
+    console.print(f"  always     {comparison.always:>4}\n  never      {comparison.never:>4}")
     table = Table("", "before", "after", "change, 95% interval", box=None)
-    for k in sorted(one.before_pass.keys() & one.after_pass.keys()):
-        was, now = one.before_pass[k], one.after_pass[k]
+    for k in sorted(comparison.before_pass.keys() & comparison.after_pass.keys()):
+        was, now = comparison.before_pass[k], comparison.after_pass[k]
         table.add_row(f"pass@{k}", f"{was.value:.3f}", f"{now.value:.3f}", "")
-    for habit in one.habits:
+    for habit in comparison.habits:
         value, interval = habit.change.cells()
         change = f"{value} ({interval})"
         table.add_row(
             f"{habit.habit} an episode", f"{habit.before:.2f}", f"{habit.after:.2f}", change
         )
     console.print(table)
-    if told.experience is not None:
-        seen = told.experience
+    if run_gains.experience is not None:
+        seen = run_gains.experience
         value, interval = seen.gap.cells()
         console.print(
             f"best experience {seen.best:.3f}, policy {seen.policy:.3f} on {seen.tasks} training "
             f"tasks: {value} ({interval}) was experienced and is not done"
         )
-    if told.weights is None:
-        console.print(f"changed weights: not known, {told.no_weights}", markup=False)
+    if run_gains.weights is None:
+        console.print(f"changed weights: not known, {run_gains.no_weights}", markup=False)
     else:
-        share, rounded = told.weights["share"], told.weights["share_bfloat16"]
+        share, rounded = run_gains.weights["share"], run_gains.weights["share_bfloat16"]
         console.print(
-            f"{share:.1%} of {told.weights['weights']} weights changed by more than 1e-5 "
-            f"({rounded:.1%} in bfloat16), by {told.weights['norm']:.2%} of their norm"
+            f"{share:.1%} of {run_gains.weights['weights']} weights changed by more than 1e-5 "
+            f"({rounded:.1%} in bfloat16), by {run_gains.weights['norm']:.2%} of their norm"
         )

@@ -88,10 +88,10 @@ def main(arguments: Sequence[str]) -> int:
                 check(env_id, installed)
         lock = lock_of(package, wheel, installed)
         if is_remote(options.to):
-            told = push(package, options.to, lock, Path(place) / "remote")
+            lines = push(package, options.to, lock, Path(place) / "remote")
         else:
-            told = put(wheel, Path(options.to), lock)
-    print("\n".join(told))
+            lines = put(wheel, Path(options.to), lock)
+    print("\n".join(lines))
     return 0
 
 
@@ -181,11 +181,11 @@ def required(of: Distribution, known: set[str] | None = None) -> Iterator[Distri
             continue
         seen.add(match[0].lower())
         try:
-            found = distribution(match[0])
+            requirement = distribution(match[0])
         except PackageNotFoundError:  # for another system or version of Python
             continue
-        yield found
-        yield from required(found, seen)
+        yield requirement
+        yield from required(requirement, seen)
 
 
 def is_remote(destination: str) -> bool:

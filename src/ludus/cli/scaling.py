@@ -144,7 +144,7 @@ def show_scaling(figures: ScalingFigures, verifier: str) -> None:
         )  # fmt: skip
         for row in figures.scaling:
             cells = [row.passed, row.majority, *([row.best] if chosen else [])]
-            numbers = ["-" if one is None else " ± ".join(_short(one)) for one in cells]
+            numbers = ["-" if cell is None else " ± ".join(_short(cell)) for cell in cells]
             if revised:
                 last = row.sequential
                 numbers += ["-" if last is None else " ± ".join(_short(last)), f"{row.rounds:.1f}"]
@@ -154,9 +154,11 @@ def show_scaling(figures: ScalingFigures, verifier: str) -> None:
         console.print(f"{figures.unscored} episodes have no score of {verifier}; see --json")
     if figures.summaries:
         table = Table("summaries at most", "passed", "95% interval", "episodes", "", box=None)
-        for one in figures.summaries:
-            note = "beyond training" if one.beyond else ""
-            table.add_row(str(one.summaries), *one.success.cells(), str(one.episodes), note)
+        for summary in figures.summaries:
+            note = "beyond training" if summary.beyond else ""
+            table.add_row(
+                str(summary.summaries), *summary.success.cells(), str(summary.episodes), note
+            )
         console.print(table)
 
 

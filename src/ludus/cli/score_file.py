@@ -73,7 +73,7 @@ async def _score(
     file: VerdictFile | None,
     url: str,
 ) -> list[Verdict]:
-    known = {} if file is None else {line: one.verdict() for line, one in file.known.items()}
+    known = {} if file is None else {line: record.verdict() for line, record in file.known.items()}
     if known:
         print(f"{len(known)} of {len(rows)} rows are scored already", file=sys.stderr)
     with progress_bar() as progress:

@@ -86,7 +86,7 @@ def page_of_file(
     tokenizer: Path | None = None,
 ) -> str:
     """Return the page of a file that holds `episodes`, with the measurements at the top."""
-    result = summarise([one for one in episodes if one.trajectories], passing=passing)
+    result = summarise([episode for episode in episodes if episode.trajectories], passing=passing)
     measured = {} if result.reward is None else {"mean reward": result.reward}
     measured |= {f"pass@{k}": estimate for k, estimate in result.pass_at.items()}
     facts = {name: " (".join(estimate.cells()) + ")" for name, estimate in measured.items()}

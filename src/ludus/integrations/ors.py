@@ -543,8 +543,10 @@ async def _result_of(work: asyncio.Task[str]) -> AsyncIterator[bytes]:
     if work.cancelled():
         yield b"event: error\ndata: the server stopped\n\n"
     elif (error := work.exception()) is not None:
-        told = str(error) if isinstance(error, LudusError) else f"{type(error).__name__}: {error}"
-        yield f"event: error\ndata: {' '.join(told.split())}\n\n".encode()
+        message = (
+            str(error) if isinstance(error, LudusError) else f"{type(error).__name__}: {error}"
+        )
+        yield f"event: error\ndata: {' '.join(message.split())}\n\n".encode()
     else:
         *first, last = pieces(work.result())
         for piece in first:

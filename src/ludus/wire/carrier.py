@@ -279,10 +279,10 @@ class ClientStream:
         waited = [n for n in numbers if n in self._pending and not self._pending[n].future.done()]
         asked = [(number, self._pending[number]) for number in waited]
         frame = [
-            (number, one.operation, one.trace)
-            if one.trace and self._takes_traces
-            else (number, one.operation)
-            for number, one in asked
+            (number, pending.operation, pending.trace)
+            if pending.trace and self._takes_traces
+            else (number, pending.operation)
+            for number, pending in asked
         ]
         if not frame:
             return

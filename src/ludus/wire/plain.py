@@ -86,8 +86,8 @@ class PlainRoutes:
         path = request.raw_path  # with its query
         if (route := self._whole.get(path)) is not None:
             return route, {}
-        rest, _, after = path.rpartition("/")
-        before, slash, value = rest.rpartition("/")
+        head, _, after = path.rpartition("/")
+        before, slash, value = head.rpartition("/")
         around = self._around.get((before + slash, after))
         if around is None or _PLAIN.fullmatch(value) is None:
             return None

@@ -195,18 +195,18 @@ class ServerGroup(ABC):
         members = self.members
         if len(members) == 1:
             return members[0]
-        candidates = [one for one in members if one.takes_more]
-        candidates = candidates or [one for one in members if one.serving] or members
-        loads = [one.load(of_sessions=for_session) for one in candidates]
+        candidates = [member for member in members if member.takes_more]
+        candidates = candidates or [member for member in members if member.serving] or members
+        loads = [candidate.load(of_sessions=for_session) for candidate in candidates]
         least = min(loads)
         return self._rng.choice(
-            [one for one, load in zip(candidates, loads, strict=True) if load == least]
+            [candidate for candidate, load in zip(candidates, loads, strict=True) if load == least]
         )
 
     async def pick_for_session(self) -> Replica:
         """Return the server with the fewest sessions, and wait while none takes more."""
         policy = self._anyone.policy
-        met = any(one.client.contact.made for one in self.members)
+        met = any(member.client.contact.made for member in self.members)
         patience_s = policy.timeout_s if met else min(policy.timeout_s, policy.first_contact_s)
         deadline = time.monotonic() + patience_s
         while True:
@@ -242,7 +242,7 @@ class ServerGroup(ABC):
         if self.is_only(replica):
             return False
         if isinstance(error, Overloaded):
-            return any(one.takes_more for one in self.members)
+            return any(member.takes_more for member in self.members)
         if code_of(error) == "stopping":
             return True
         if not isinstance(error, ServerUnreachable | RequestTimeout) or code_of(error):
@@ -462,7 +462,7 @@ class Replicas(ServerGroup):
         try:
             return await attempt(self._anyone.policy.attempt_timeout_s)
         except LudusError as error:
-            self._anyone.contact.made |= any(one.client.contact.made for one in self.members)
+            self._anyone.contact.made |= any(member.client.contact.made for member in self.members)
             return await self._anyone.keep_trying(attempt, failed=error, started=started)
 
     async def _hedged(
@@ -479,24 +479,26 @@ class Replicas(ServerGroup):
         asked = {first}
         try:
             done, _ = await asyncio.wait(asked, timeout=self._patience_s)
-            others = [one for one in self.members if one is not replica and one.takes_more]
+            others = [
+                member for member in self.members if member is not replica and member.takes_more
+            ]
             if not done and others and self._hedges >= 1.0:
                 self._hedges -= 1.0
                 self._anyone.traffic.hedges += 1
                 other = min(others, key=Replica.load)
                 asked.add(asyncio.ensure_future(self.attempt(other, kind, operation, timeout_s)))
             while True:
-                done, rest = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
-                answered = [one for one in done if one.exception() is None]
+                done, pending = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
+                answered = [attempt for attempt in done if attempt.exception() is None]
                 if answered:
                     self._lately.append(time.perf_counter() - started)
                     return answered[0].result()
-                if not rest:
+                if not pending:
                     return first.result()
-                asked = rest
+                asked = pending
         finally:
-            for one in asked:
-                one.cancel()
+            for attempt in asked:
+                attempt.cancel()
 
     async def returns(self, replica: Replica, patience_s: float) -> bool:
         """Wait until a lost server serves again, and return whether that happened."""
@@ -555,7 +557,7 @@ class Replicas(ServerGroup):
         self._fleet.lose(replica, error)
 
     async def _check(self, replica: Replica) -> None:
-        if replica.draining or any(one.running for one in self.members):
+        if replica.draining or any(member.running for member in self.members):
             await self._look(replica)
 
     async def _revive(self, replica: Replica, was_lost: bool) -> None:
@@ -566,22 +568,22 @@ class Replicas(ServerGroup):
         client = replace(replica.client, transport=self._looks)
         ready = await replica.look(client, HEALTH.check_timeout_s)
         twins = [
-            one
-            for one in self._fleet.up()
-            if one is not replica and one.client.contact.instance == ready.instance
+            member
+            for member in self._fleet.up()
+            if member is not replica and member.client.contact.instance == ready.instance
         ]
         if twins and ready.instance:
             self._fleet.bar(replica, f"is the same server as {twins[0].name}")
 
     async def _tick(self) -> None:
-        timed = [one for one in self._fleet.up() if len(one.took_s) >= MIN_CALLS]
-        medians = {one: statistics.median(one.took_s) for one in timed}
-        for one, own in medians.items():
-            others = [median for other, median in medians.items() if other is not one]
+        timed = [member for member in self._fleet.up() if len(member.took_s) >= MIN_CALLS]
+        medians = {member: statistics.median(member.took_s) for member in timed}
+        for member, own in medians.items():
+            others = [median for other, median in medians.items() if other is not member]
             usual = statistics.median(others) if others else own
             if own > SLOW * usual and own > usual + SLOW_BY_S:
-                one.slow_until = time.monotonic() + SLOW_FOR_S
-                one.took_s.clear()  # judged anew by what comes
+                member.slow_until = time.monotonic() + SLOW_FOR_S
+                member.took_s.clear()  # judged anew by what comes
         if len(self._lately) >= 100:
             self._patience_s = max(MIN_HEDGE_S, sorted(self._lately)[int(0.99 * len(self._lately))])
         if self.roster.is_due and (self._reading is None or self._reading.done()):
@@ -622,7 +624,7 @@ class BlockingReplicas(ServerGroup):
         """
         if self.roster.is_due:
             self.roster.read_again()
-            known = {one.name: one for one in self._members}
+            known = {member.name: member for member in self._members}
             self._members = [known.get(url) or Replica(self.build(url)) for url in self.roster.urls]
         if not self.sole:
             for replica in self.members:

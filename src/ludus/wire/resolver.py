@@ -38,21 +38,21 @@ class SharedResolver(AbstractResolver):
         """
         asked = (host, port, family)
         with _lock:
-            found = _under_way.get(asked)
-            if found is None:
+            lookup = _under_way.get(asked)
+            if lookup is None:
                 if len(_under_way) >= MAX_LOOKUPS:
                     raise socket.gaierror(
                         socket.EAI_AGAIN,
                         f"{host!r} is not looked up: {MAX_LOOKUPS} other names are, the first is "
                         f"{next(iter(_under_way))[0]!r}; do the name servers answer?",
                     )
-                found = Future()
-                found.set_running_or_notify_cancel()  # a caller that leaves cancels it for nobody
+                lookup = Future()
+                lookup.set_running_or_notify_cancel()  # a caller that leaves cancels it for nobody
                 threading.Thread(
-                    target=_look_up, args=(asked, found), name="ludus-look-up", daemon=True
+                    target=_look_up, args=(asked, lookup), name="ludus-look-up", daemon=True
                 ).start()
-                _under_way[asked] = found
-        addresses: list[ResolveResult] = await asyncio.wrap_future(found)
+                _under_way[asked] = lookup
+        addresses: list[ResolveResult] = await asyncio.wrap_future(lookup)
         return list(addresses)
 
     async def close(self) -> None:
@@ -71,14 +71,14 @@ def _forget() -> None:
 os.register_at_fork(after_in_child=_forget)
 
 
-def _look_up(asked: _Asked, found: Future[list[ResolveResult]]) -> None:
+def _look_up(asked: _Asked, lookup: Future[list[ResolveResult]]) -> None:
     host, port, family = asked
     try:
         records = socket.getaddrinfo(
             host, port, family=family, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG
         )
         numeric = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
-        found.set_result(
+        lookup.set_result(
             [
                 ResolveResult(
                     # With the interface, where the address is one of a link.
@@ -90,7 +90,7 @@ def _look_up(asked: _Asked, found: Future[list[ResolveResult]]) -> None:
         )  # fmt: skip
     except Exception as error:  # a name that is none is a UnicodeError
         unknown = socket.gaierror(socket.EAI_NONAME, f"{host!r} is no host name: {error}")
-        found.set_exception(error if isinstance(error, OSError) else unknown)
+        lookup.set_exception(error if isinstance(error, OSError) else unknown)
     finally:
         with _lock:
             del _under_way[asked]

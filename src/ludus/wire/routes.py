@@ -366,8 +366,8 @@ def _operation(
         body = schemas[_body(route)]
         if route.in_path:  # the path says the rest
             name = _body(route).__name__
-            rest = _without(components[name], {"op", *route.in_path.values()})
-            components[f"{name}Body"] = {**rest, "title": f"{name}Body"}
+            body_schema = _without(components[name], {"op", *route.in_path.values()})
+            components[f"{name}Body"] = {**body_schema, "title": f"{name}Body"}
             body = {"$ref": REFERENCE.format(name=f"{name}Body")}
         operation["requestBody"] = {"required": True, "content": _content(body)}
     elif route.payload is not Nothing:

@@ -319,15 +319,15 @@ class HttpServer:
         if self._drain_s is None:
             self._refuse_all()
         else:
-            for one in drained:
-                one.drain()
+            for holder in drained:
+                holder.drain()
         patience_s = STOP_TIMEOUT_S if self._drain_s is None else self._drain_s
         deadline = time.monotonic() + patience_s
         # Polled, since an event that tells the end of the last operation would cost every
         # operation.
         while time.monotonic() < deadline and not self._hurried:
             in_flight = self._requests or (streams and streams.unanswered)
-            is_held = self._drain_s is not None and any(one.held() for one in drained)
+            is_held = self._drain_s is not None and any(holder.held() for holder in drained)
             if not in_flight and not is_held:
                 break
             await asyncio.sleep(STOP_EVERY_S)
