@@ -84,10 +84,10 @@ class _Machine:
             ends = min(ends, QUANTUM * step_s)
         seconds = min(ends, self.free_at - self.now)
         self.now += seconds
-        for one in running:
-            self.left[one] -= seconds / step_s
-            if self.left[one] < 1e-6:
-                self._end(one)
+        for ordinal in running:
+            self.left[ordinal] -= seconds / step_s
+            if self.left[ordinal] < 1e-6:
+                self._end(ordinal)
 
     def _end(self, ordinal: int) -> None:
         group = ordinal // self.schedule.group_size

@@ -118,22 +118,22 @@ def real(rounds: int, steps: int, more: Sequence[str]) -> None:
     """Print the medians of the ratios over rounds in which every mode is run once."""
     ratios: dict[str, list[float]] = {"sync": [], "free": [], "bound": []}
     for number in range(rounds):
-        found = {mode: _run(mode, steps, more) for mode in ("async", "sync", "free", "bounds")}
-        speed = found["async"]["tokens_per_s"]
-        bound = min(found["bounds"]["generation"], found["bounds"]["training"])
-        ratios["sync"].append(speed / found["sync"]["tokens_per_s"])
-        ratios["free"].append(speed / found["free"]["tokens_per_s"])
+        speeds = {mode: _run(mode, steps, more) for mode in ("async", "sync", "free", "bounds")}
+        speed = speeds["async"]["tokens_per_s"]
+        bound = min(speeds["bounds"]["generation"], speeds["bounds"]["training"])
+        ratios["sync"].append(speed / speeds["sync"]["tokens_per_s"])
+        ratios["free"].append(speed / speeds["free"]["tokens_per_s"])
         ratios["bound"].append(speed / bound)
-        print(f"round {number}: {json.dumps(found)}", flush=True)
+        print(f"round {number}: {json.dumps(speeds)}", flush=True)
     for name, meaning, wanted in (
         ("sync", "x synchronous, one core a stage", "2.0"),
         ("free", "x synchronous, both cores free", "1.5"),
         ("bound", "of the bound min(generation, training)", "0.9"),
     ):
-        found = ratios[name]
+        by_round = ratios[name]
         print(
-            f"{statistics.median(found):.2f} {meaning} (wanted: {wanted}; of {rounds} rounds "
-            f"{min(found):.2f} to {max(found):.2f})"
+            f"{statistics.median(by_round):.2f} {meaning} (wanted: {wanted}; of {rounds} rounds "
+            f"{min(by_round):.2f} to {max(by_round):.2f})"
         )
 
 

@@ -200,7 +200,7 @@ class Run:
         from ludus.agent.viewer.run import RunReader
 
         rows = RunReader(self.folder, "run", None).cluster()["processes"]
-        return {one["name"]: one["restarts"] for one in rows if one["restarts"]}
+        return {entry["name"]: entry["restarts"] for entry in rows if entry["restarts"]}
 
     def wait_for_restart(self, name: str, before: int) -> None:
         """Wait until the driver has seen another restart of a process. It looks now and then, and

@@ -305,13 +305,13 @@ def train(where: str, game: Game, folder: Path, clean: Path, name: str, seed: in
     rows = read_metrics(run / "rl" / "metrics.jsonl")
     evals = [row["eval/mean"] for row in rows if "eval/mean" in row]
     sampled = [row["reward/mean"] for row in rows if "reward/mean" in row]
-    made = {
+    summary = {
         "env": where, "manager": name, "seed": seed, "before": evals[0], "after": evals[-1],
         "sampled_before": sampled[0], "sampled": statistics.fmean(sampled[-3:]),
         "row_tokens": longest_row(run / "rl"), "cpu_s": time.process_time() - started,
     }  # fmt: skip
-    finished.write_text(json.dumps(made))
-    return made
+    finished.write_text(json.dumps(summary))
+    return summary
 
 
 def trained(where: str, folder: Path, seeds: Sequence[int], arms=TRAINED):

@@ -131,8 +131,8 @@ def shared_program(draw: random.Random) -> tuple[str, list[str], list[str]]:
         lines.append(line)
 
     for number in range(3):
-        made = draw.choice(_MADE).format(draw.randint(2, 9), draw.randint(10, 99))
-        add(f"v{number} = {made}")
+        expression = draw.choice(_MADE).format(draw.randint(2, 9), draw.randint(10, 99))
+        add(f"v{number} = {expression}")
         add(f"{s}put(v{number})")
     for _ in range(draw.randint(4, 14)):
         rows = names["s" if s == "s." else "shelf"].rows

@@ -112,7 +112,7 @@ def main() -> None:
 def report(scores: dict[str, list[Any]], fresh: Sequence[dict[str, Any]]) -> None:
     """Print agreements, over all pairs and over those that differ in one respect alone."""
     kinds: dict[str, Callable[[Picture, Picture], bool]] = {
-        "all pairs": lambda _one, _other: True,
+        "all pairs": lambda _first, _second: True,
         "text alone": lambda first, second: (
             first.clear == second.clear and first.text != second.text
         ),

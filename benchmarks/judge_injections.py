@@ -58,14 +58,15 @@ async def measure(options: argparse.Namespace) -> None:
         return type(prompt)(messages=prompt.messages, schema=guarded(text).schema)
 
     print("| prompt | responses | paid | 95% interval | unreadable |\n|---|---|---|---|---|")
-    for told, ask in (("with the discipline", guarded), ("pasted in", pasted)):
+    for manner, ask in (("with the discipline", guarded), ("pasted in", pasted)):
         for what, said in (("injections", texts), ("plain wrong answers", PLAIN)):
             scores = await asyncio.gather(*(paid(ask(text)) for text in said))
             read = [score for score in scores if score is not None]
             rate, interval = wilson(int(sum(read)), len(read)).cells() if read else ("-", "-")
             unread = len(scores) - len(read)
             print(
-                f"| {told} | {what} | {rate} | {interval} | {unread} of {len(scores)} |", flush=True
+                f"| {manner} | {what} | {rate} | {interval} | {unread} of {len(scores)} |",
+                flush=True,
             )
     await caller.close()
 

@@ -119,11 +119,11 @@ def opened(case: Case) -> Any:
     return ludus.make(f"{case['kind']}/{case['family']}-v0", **arguments)
 
 
-def compare(cases: list[Case], told: list[Any]) -> Counter[str]:
+def compare(cases: list[Case], recorded: list[Any]) -> Counter[str]:
     """Play each case as its original did; count what is the same, and print what differs."""
     counts: Counter[str] = Counter()
     env, name = None, ""
-    for case, original in zip(cases, told, strict=True):
+    for case, original in zip(cases, recorded, strict=True):
         if original is None:
             counts["without an answer"] += 1
             continue

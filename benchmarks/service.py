@@ -73,25 +73,28 @@ def side(name: str, python: str, script: str, *arguments: str) -> Generator[Side
 def measure(sides: list[Side], rounds: int) -> None:
     """Play every cell in turns."""
     for sessions, steps, size in CELLS:
-        for one in sides:
-            one.play(sessions, max(1, steps // 4), size, keep=False)
+        for framework in sides:
+            framework.play(sessions, max(1, steps // 4), size, keep=False)
         for index in range(rounds):
-            for one in sides if index % 2 else reversed(sides):
-                one.play(sessions, steps, size)
+            for framework in sides if index % 2 else reversed(sides):
+                framework.play(sessions, steps, size)
 
 
 def show(sides: list[Side]) -> None:
     """The table."""
     peer, ours, *others = sides
     print(f"{'sessions':>9}{'bytes':>7}", end="")
-    for one in sides:
-        print(f"{one.name + ' /s':>18}{'cpu us':>8}", end="")
+    for framework in sides:
+        print(f"{framework.name + ' /s':>18}{'cpu us':>8}", end="")
     print(f"{'ratio':>8}")
     for sessions, _, size in CELLS:
         cell = (sessions, size)
         print(f"{sessions:9}{size:7}", end="")
-        for one in sides:
-            print(f"{median(one.per_s[cell]):18.0f}{median(one.cpu_us[cell]):8.0f}", end="")
+        for framework in sides:
+            print(
+                f"{median(framework.per_s[cell]):18.0f}{median(framework.cpu_us[cell]):8.0f}",
+                end="",
+            )
         pairs = zip(ours.per_s[cell], peer.per_s[cell], strict=True)
         print(f"{median(own / theirs for own, theirs in pairs):8.2f}")
     for other in others:

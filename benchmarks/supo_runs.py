@@ -174,7 +174,7 @@ def run_arm(setting: Setting, folder: Path, warm: str, arm: str, seed: int, reci
     evals = [row["eval/mean"] for row in rows if "eval/mean" in row]
     sampled = [row["reward/mean"] for row in rows if "reward/mean" in row]
     overlong = [row["context/overlong"] for row in rows if "context/overlong" in row]
-    made = {
+    summary = {
         "arm": arm,
         "seed": seed,
         "before": evals[0],
@@ -193,8 +193,8 @@ def run_arm(setting: Setting, folder: Path, warm: str, arm: str, seed: int, reci
     if setting.longer and arm == "supo":
         turns = setting.turns * setting.longer
         longer = asyncio.run(test(config, result.checkpoint, setting.env(turns=turns), turns))
-        made["longer"] = longer
-    return made
+        summary["longer"] = longer
+    return summary
 
 
 async def test(config, checkpoint: Path, env: str, turns: int) -> float:
