@@ -106,7 +106,7 @@ def close_exploits(
         rounds: the most proposals.
     """
     exploits, refusals = report.exploits(seed), list[str]()
-    messages = [system(FIXES), user(_told(exploits))]
+    messages = [system(FIXES), user(_exploit_listing(exploits))]
     for number in range(1, rounds + 1):
         answer = _ask(policy, messages, seed + number)
         guards, problem = _guards_of(answer)
@@ -120,7 +120,7 @@ def close_exploits(
     return Closing((), tuple(exploits), rounds, False, tuple(refusals))
 
 
-def _told(exploits: Sequence[Exploit]) -> str:
+def _exploit_listing(exploits: Sequence[Exploit]) -> str:
     shown = [(e.task, e.reward, e.actions) for e in exploits]
     return f"Exploits (task, reward, actions): {msgspec.json.encode(shown).decode()[:8000]}"
 

@@ -458,7 +458,7 @@ def _features() -> dict[str, Callable[[str], Hashable]]:
         features[f"the end of token {place}"] = partial(lambda of, text: of(text)[-1:], token)
         features[f"the first digit of number {place}"] = partial(_first_digit, number)
         for base in range(2, 8):
-            features[f"number {place} modulo {base}"] = partial(_rest, number, base)
+            features[f"number {place} modulo {base}"] = partial(_remainder, number, base)
     return features
 
 
@@ -471,7 +471,7 @@ def _first_digit(number: Rule, text: str) -> Hashable:
     return number(text).lstrip("-")[:1]
 
 
-def _rest(number: Rule, base: int, text: str) -> Hashable:
+def _remainder(number: Rule, base: int, text: str) -> Hashable:
     return _whole(number(text) or "0") % base
 
 

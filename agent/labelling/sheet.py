@@ -176,7 +176,7 @@ def _of_run(folder: Path, ask: LabelQuestion) -> Iterator[LabelItem]:
         answers: list[list[Message]] = []
         prompt: list[Message] = []
         for episode in episodes:
-            opening, said = _told(episode)
+            opening, said = _conversation(episode)
             if said and said not in answers and (not answers or opening == prompt):
                 prompt = opening
                 answers.append(said)
@@ -192,7 +192,7 @@ def _of_run(folder: Path, ask: LabelQuestion) -> Iterator[LabelItem]:
             yield LabelItem(id=identity, question=ask, prompt=prompt, answers=answers[:most])
 
 
-def _told(episode: Episode) -> tuple[list[Message], list[Message]]:
+def _conversation(episode: Episode) -> tuple[list[Message], list[Message]]:
     """Return what an episode's first role read at first, and all that followed."""
     turns = episode.trajectories[0].turns if episode.trajectories else []
     opening = list(turns[0].observation) if turns else []

@@ -162,7 +162,7 @@ def windows(reader: RunReader, episodes: Iterator[Found]) -> Iterator[dict[str, 
                     "reward": trajectory.verdict.reward,
                     "in_loss": not trajectory.exclude_from_loss,
                     **_tokens(segment),
-                    **_found(known.get((role, number), {})),
+                    **_learner_columns(known.get((role, number), {})),
                     "parts": msgspec.json.encode(trajectory.verdict.parts).decode(),
                     "messages": msgspec.json.encode(_messages(segment)).decode(),
                 }
@@ -180,7 +180,7 @@ def _tokens(segment: Segment) -> dict[str, list[Any]]:
     return {"ids": ids, "mask": mask, "logprobs": logprobs, "versions": versions}
 
 
-def _found(window: Mapping[str, Any]) -> dict[str, list[float]]:
+def _learner_columns(window: Mapping[str, Any]) -> dict[str, list[float]]:
     """Return what the learner found, a number for each trained token; empty where not known."""
     names = {"advantage": "advantages", "logp": "learner_logprobs", "entropy": "entropies"}
     return {name: list(window.get(key, [])) for key, name in names.items()}

@@ -195,7 +195,7 @@ class OrsService:
             ("POST", "/{rest:.+}"): self._redirect,
         }
         return [
-            Endpoint(method, path, partial(_told, handler))
+            Endpoint(method, path, partial(_standard_reply, handler))
             for (method, path), handler in plain.items()
         ]
 
@@ -569,7 +569,9 @@ def _session_name(request: web.Request) -> str:
     return name
 
 
-async def _told(handler: Handler, request: web.Request, body: bytes) -> web.StreamResponse:
+async def _standard_reply(
+    handler: Handler, request: web.Request, body: bytes
+) -> web.StreamResponse:
     """Answer a request, with errors in the form of the standard."""
     try:
         return await handler(request, body)

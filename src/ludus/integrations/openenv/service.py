@@ -83,11 +83,13 @@ class OpenEnvService:
         def get(
             path: str, handler: Handler, reply: Shape | None = None, summary: str = ""
         ) -> Endpoint:
-            documented = _told("GET", root + path, Nothing, reply, summary) if reply else None
+            documented = (
+                _documented_route("GET", root + path, Nothing, reply, summary) if reply else None
+            )
             return Endpoint("GET", root + path, handler, documented, token_in_path=True)
 
         def post(path: str, handler: Handler, body: Shape, reply: Shape, summary: str) -> Endpoint:
-            documented = _told("POST", root + path, body, reply, summary)
+            documented = _documented_route("POST", root + path, body, reply, summary)
             return Endpoint("POST", root + path, handler, documented, token_in_path=True)
 
         return [
@@ -246,7 +248,7 @@ class RpcResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     error: dict[str, Any] | None = None
 
 
-def _told(method: str, path: str, body: Shape, reply: Shape, summary: str) -> Route:
+def _documented_route(method: str, path: str, body: Shape, reply: Shape, summary: str) -> Route:
     return Route(method, path, _documents_only, body, reply, summary)
 
 
