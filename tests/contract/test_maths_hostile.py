@@ -284,6 +284,8 @@ def test_a_hostile_answer_gets_an_ok_zero_and_costs_little_here(
 def test_a_hostile_gold_never_makes_the_scorer_fail(family: str, verifier: MathsVerifier) -> None:
     for text in (text for name, text in HOSTILE if name == family):
         verdict = verifier.verify(text[:5000], r"\boxed{41}")
+        if verdict.retryable:  # a busy machine; only a repeated failure is one
+            verdict = verifier.verify(text[:5000], r"\boxed{41}")
         assert verdict.status in {Status.OK, Status.INVALID}, (text[:80], verdict)
         assert verdict.reward != 1.0
 
