@@ -457,13 +457,15 @@ def peeks_of(foreign: Foreign, lesson: Lesson) -> list[tuple[Action, Action]]:
 
 
 def peeked(foreign: Foreign, back: Action, lesson: Lesson) -> Iterator[Way]:
-    """Return ways behind peeks, with `back` after each peek but the last, or after all of them,
-    which may make peeks free: `hint 1, back, hint 2, send ann 12, send ben 20`.
+    """Return ways behind peeks, with `back` after each peek, or after all of them and before one
+    more, which may make peeks free: `hint 1, back, hint 2, send ann 12, send ben 20`.
+
+    The last peek is not taken back: if it bars the way, a peek is a step aside and has no price.
     """
     peeks = [peek for peek, _ in peeks_of(foreign, lesson)]
     if peeks:
         yield [*[each for peek in peeks for each in (peek, back)][:-1], *lesson.actions]
-        yield [*peeks, back, *lesson.actions]
+        yield [*peeks, back, peeks[0], *lesson.actions]
 
 
 def paid_for(foreign: Foreign, lesson: Lesson) -> Way:
