@@ -10,8 +10,9 @@ Read the files in this order; the module docstring of each defines its words.
 4. `places.py`, `deeds.py`, `forgeries.py`, `meddling.py`: how the expert's episode is spoilt;
    `laws.py` has the list of all of these changes.
 5. `farms.py` (the expert's actions repeated), `climbers.py` (attackers that follow replies).
-6. `rules.py` with `pieces.py` (answers read off a task), `moves.py`, `slots.py`, `programs.py`,
-   `search.py` (the search for programs of moves), `notation.py` (calls written as text).
+6. `rules.py` with `pieces.py` and `choosers.py` (answers read off a task), `moves.py`,
+   `slots.py`, `programs.py`, `search.py` (the search for programs of moves), `notation.py` (calls
+   written as text).
 7. `pressure.py` (training by the reward alone), `model.py` (a model that is asked to cheat),
    `exploits.py` (guards), `episodes.py` (the audit of training), `verifiers.py`.
 """

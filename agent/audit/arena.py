@@ -6,16 +6,23 @@ import math
 import random
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 
 from ludus.contract import NotApplicable
-from ludus.envs import Briefing
-from ludus.envs.checks.subject import EnvUnderCheck, Played, first, play
+from ludus.envs import Briefing, Task
+from ludus.envs.checks.subject import EnvUnderCheck, Played, first, play, scripted
+from ludus.errors import UnknownTask
+from ludus.messages import ToolCall, assistant
 
 from .answers import AnswerKey
-from .attackers import Action, Attacker, AttackKind, Plays, Scene
+from .attackers import Action, Attacker, AttackKind, Plays, Scene, free_tools, text_of
 from .moves import STEPS
 from .tallies import Audit
 
+LOOKS = ("help", "?", "commands", "look")
+"""Texts that are sent first, since a reply may list the commands."""
+SCOUTED = 5
+"""Most episodes that look around before a search."""
 PART_SLACK = 0.1
 """What a part of the expert's actions may earn beyond its share of them."""
 
@@ -119,3 +126,21 @@ class Arena:
         self.report.lowest = min(self.report.lowest, *rewards)
         self.report.highest = max(self.report.highest, *rewards)
         return episode
+
+    def scouted(self, task: str) -> tuple[Briefing, list[str]]:
+        """Return the briefing of a task, and what the task shows to who looks around."""
+        scout = play(self.subject.gym, task, scripted(LOOKS), seed=self.seed)
+        briefing = self.briefing(scout)
+        shown = [text_of(scout, n) for n in range(len(scout.seen))]
+        for tool in free_tools(briefing)[: SCOUTED - 1]:
+            call = assistant("", [ToolCall(name=tool.name, arguments={}, id="call_0")])
+            looked = play(self.subject.gym, task, scripted([call]), seed=self.seed)
+            shown += [text_of(looked, n) for n in range(1, len(looked.seen))]
+        return briefing, shown
+
+    def task_of(self, task: str) -> Task:
+        """Return the task with an id, in whichever split."""
+        for tasks in self.splits.values():
+            with suppress(UnknownTask):
+                return tasks.find(task)
+        raise UnknownTask(f"no split has the task {task!r}")

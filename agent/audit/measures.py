@@ -8,7 +8,6 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from statistics import fmean, pstdev
@@ -17,12 +16,11 @@ from ludus.contract import NotApplicable, examine, where
 from ludus.envs import Briefing, Task
 from ludus.envs.checks.rules import RULES
 from ludus.envs.checks.subject import Checkable, EnvUnderCheck, Played, play, scripted, subject_of
-from ludus.errors import CheckFailed, LudusError, UnknownTask
+from ludus.errors import CheckFailed, LudusError
 from ludus.estimates import Estimate, share_of, wilson
-from ludus.messages import ToolCall, assistant
 
 from .answers import deed
-from .arena import Arena
+from .arena import SCOUTED, Arena
 from .attackers import (
     ATTACKERS,
     MAX_STEPS,
@@ -32,7 +30,6 @@ from .attackers import (
     AttackKind,
     Lesson,
     Plays,
-    free_tools,
     text_of,
 )
 from .climbers import LONGEST_CLIMB, Climber, Hindsight, Sorting, climbers_of
@@ -73,10 +70,6 @@ TASKS = 24
 STEP_TIMEOUT_S = 20.0
 BUDGET_S = 170.0
 """Seconds for all attacks together; the report names attackers that find no time."""
-LOOKS = ("help", "?", "commands", "look")
-"""Texts that are sent first, since a reply may list the commands."""
-SCOUTED = 5
-"""Most episodes that look around before a search."""
 ENOUGH = 0.6
 """Share of the expert's reward at which a search ends."""
 OVERLAP = 1.5
@@ -243,7 +236,7 @@ class _Attack(Arena):
         others = [le for le in self.lessons if le.task not in searched] or self.lessons
         started = time.process_time()
         try:
-            briefing, shown = self._scouted(self.teachers[-1].id)
+            briefing, shown = self.scouted(self.teachers[-1].id)
         except Exception:  # what breaks is told where an attacker meets it
             return None
         episode_s = (time.process_time() - started) / SCOUTED
@@ -616,28 +609,10 @@ class _Attack(Arena):
         self.key.learn(task)
         share = self.gain(episode.total)
         if self.judge is not None:
-            success = self.judge(self._task(task), gold, episode)
+            success = self.judge(self.task_of(task), gold, episode)
         else:
             success = share if self.key.solves(task, episode.actions) else 0.0
         return TrainedEpisode(task, share, success, tuple(episode.actions))
-
-    def _scouted(self, task: str) -> tuple[Briefing, list[str]]:
-        """Return the briefing of a task, and what the task shows to who looks around."""
-        scout = play(self.subject.gym, task, scripted(LOOKS), seed=self.seed)
-        briefing = self.briefing(scout)
-        shown = [text_of(scout, n) for n in range(len(scout.seen))]
-        for tool in free_tools(briefing)[: SCOUTED - 1]:
-            call = assistant("", [ToolCall(name=tool.name, arguments={}, id="call_0")])
-            looked = play(self.subject.gym, task, scripted([call]), seed=self.seed)
-            shown += [text_of(looked, n) for n in range(1, len(looked.seen))]
-        return briefing, shown
-
-    def _task(self, task: str) -> Task:
-        """Return the task with an id, in whichever split."""
-        for tasks in self.splits.values():
-            with suppress(UnknownTask):
-                return tasks.find(task)
-        raise UnknownTask(f"no split has the task {task!r}")
 
     def _measure_expert(self) -> None:
         rng = random.Random(f"{self.seed}/mixtures")

@@ -39,12 +39,9 @@ from .attackers import (
     plain_of,
     properties_of,
 )
-from .pieces import FINDERS, NUMERAL, Find, compared, labels, listed_lines, options
+from .choosers import CHOOSERS, RANKED, TURNED, Choose, at_place
+from .pieces import FINDERS, Find, compared, labels, listed_lines, options
 
-RANKED = ("out of order", "smallest", "median", "largest", "most frequent")
-"""Parts of the names of choices by size, frequency or order (`RuleKind.RANK`). A task may mean
-these; the others, such as the longest piece, say nothing of what it means.
-"""
 MOST_TRIED, MOST_COMPARED = 24, 40
 """Most answers that a tool is asked for, one a turn and all in one turn."""
 LEAST_LESSONS, LEAST_SHARE = 6, 0.6
@@ -66,19 +63,6 @@ nothing.
 SUPERLATIVE = r"\b(?:(?!test|rest|inter|for)\w{2,}[^aeu\s]est|least|most|best|maxim\w+|minim\w+)\b"
 """A pattern of words that ask for the row with the most or least of something."""
 _TELLING = re.compile(r"[a-z]+(?:'[a-z]+)?")
-_SIGNS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "with a digit": (r"\d", ("digit", "number")),
-    "with a capital": (r"[A-Z]", ("capital", "upper")),
-    "with a full stop": (r"\.$", ("stop", "punctuat")),
-    "with a comma": (r",", ("comma", "punctuat")),
-    "with a space": (r"\s", ("space", "words")),
-    "with a hyphen": (r"-", ("hyphen", "dash")),
-    "with a mark": (r"[^\w\s.,-]", ("mark", "punctuat", "symbol")),
-}
-"""From a sign that only one of several pieces may have to its pattern, and to beginnings of words
-by which a task asks for that sign.
-"""
-_LABELLED = re.compile(r"\s*\(?(?:[A-Za-z]|\d{1,2})[.):]\s+\D{0,3}(-?\d+(?:\.\d+)?)\D*")
 
 
 class RuleKind(StrEnum):
@@ -101,8 +85,6 @@ class RuleKind(StrEnum):
 
 Rule = Callable[[str], str]
 """A function from the text of a task to an answer; "" if the rule does not apply."""
-Choose = Callable[[list[str]], str]
-"""A function from the pieces of a text to one of them; "" for none."""
 Way = tuple[str, Rule, tuple[str, ...]]
 """A name, a rule, and beginnings of words: a task that has one asks for just that, and then the
 rule is no finding.
@@ -134,28 +116,21 @@ def _turned(text: str, place: int) -> str:
     return _part(text, place)[::-1].upper()
 
 
-_TURNED = ("backward", "revers", "mirror")
-JOINTS = (" ", ", ", ",")
 PARTS = (0, 1, 2, -1, -2, -3)
 WAYS: tuple[Way, ...] = (
     ("as it is", lambda text: text, ()),
-    ("backwards", lambda text: text[::-1], _TURNED),
+    ("backwards", lambda text: text[::-1], TURNED),
     ("base64", _decoded, ("base64", "decod", "decrypt")),
     ("hexadecimal", _from_hex, ("hex", "decod", "decrypt")),
     ("rot13", lambda text: codecs.encode(text, "rot13"), ("rot13", "cipher", "caesar", "decod")),
     ("percent signs", unquote, ("decod", "url")),
     *((f"part {place} of it", partial(_part, place=place), ()) for place in PARTS),
     *(
-        (f"part {place} of it, backwards", partial(_turned, place=place), _TURNED)
+        (f"part {place} of it, backwards", partial(_turned, place=place), TURNED)
         for place in (0, -1)
     ),
-    ("backwards in capitals", lambda text: text[::-1].upper(), _TURNED),
+    ("backwards in capitals", lambda text: text[::-1].upper(), TURNED),
 )
-_MOST = ("most", "often", "frequen", "common", "repeat", "count", "times")
-_LARGE = ("larg", "great", "max", "most", "high", "big", "last", "old", "top", "best", "sort")
-_SMALL = ("small", "least", "min", "low", "few", "first", "young", "less", "sort")
-_MIDDLE = ("median", "middle", "sort")
-_SORTS = ("sort", "alphabet", "ascending", "descending", "increasing", "decreasing", "smallest")
 
 
 def _in_column(place: int, choose: Choose, cell: int, text: str) -> str:
@@ -174,107 +149,13 @@ def _said(text: str) -> str:
     return re.split(r"\b(?:is|are|was)\s", text.strip())[-1].strip(" .")
 
 
-def _at(place: int) -> Choose:
-    return lambda values: values[place] if -len(values) <= place < len(values) else ""
-
-
-def _size(value: str) -> float | None:
-    """Return the number that a piece is, or that stands alone behind the label of a choice."""
-    number = NUMERAL.fullmatch(value) or _LABELLED.fullmatch(value)
-    return float(number[number.lastindex or 0]) if number else None
-
-
-def _ranked(share: float) -> Choose:
-    """Return a choice among numbers by size: 0 is the smallest, 0.5 the median, 1 the largest."""
-
-    def choose(values: list[str]) -> str:
-        sized = {value: size for value in values if (size := _size(value)) is not None}
-        ordered = sorted(sized, key=sized.__getitem__)
-        return ordered[round(share * (len(ordered) - 1))] if ordered else ""
-
-    return choose
-
-
-def _most_frequent(values: list[str]) -> str:
-    """Return the value that stands more often than any other; "" if there is none."""
-    (first, times), (_, second) = [*Counter(values).most_common(2), ("", 0), ("", 0)][:2]
-    return first if times > max(1, second) else ""
-
-
-def _central(sign: int, values: list[str]) -> str:
-    """Return the option that differs least, or most, from all others: wrong options are often made
-    by small changes of the right one. "" if several do, or if there are too few or many options.
-    """
-    if not 2 < len(values) <= 12:
-        return ""
-
-    def distance(value: str) -> int:
-        return sign * sum(
-            abs(len(value) - len(other)) + sum(map(str.__ne__, value, other)) for other in values
-        )
-
-    least, second, *_ = sorted(values, key=distance)
-    return least if distance(least) < distance(second) else ""
-
-
-def _unsorted(values: list[str]) -> str:
-    """Return the value that stands out of order, of two neighbours the first: a right option is
-    often put anywhere into a sorted list of wrong ones.
-    """
-    sizes = [_size(value) for value in values]
-    kept = [size for size in sizes if size is not None]
-    if len(kept) != len(values) or not 3 < len(values) <= 12 or kept in (sorted(kept), []):
-        return ""
-    odd = [
-        n for n in range(len(kept)) if sorted(kept[:n] + kept[n + 1 :]) == kept[:n] + kept[n + 1 :]
-    ]
-    return values[odd[0]] if 0 < len(odd) < 3 else ""
-
-
-def _apart(sign: str, has: bool, values: list[str]) -> str:
-    """Return the only value with, or without, a sign; "" if several values qualify."""
-    kept = [value for value in values if bool(re.search(sign, value)) == has]
-    return kept[0] if len(kept) == 1 < len(values) else ""
-
-
-_ORDERS: tuple[tuple[str, Callable[[list[str]], list[str]], tuple[str, ...]], ...] = (
-    ("sorted", sorted, _SORTS),
-    ("turned", lambda values: values[::-1], _TURNED),
-    ("each once, sorted", lambda values: sorted({*values}), _SORTS),
-    ("each once, turned", lambda values: sorted({*values}, reverse=True), _SORTS),
-)
-CHOOSERS: tuple[tuple[str, Choose, tuple[str, ...]], ...] = (
-    ("longest", lambda values: max(values, key=len, default=""), ("longest",)),
-    ("shortest", lambda values: min(values, key=len, default=""), ("shortest",)),
-    ("alphabet's first", lambda values: min(values, default=""), _SORTS),
-    ("alphabet's last", lambda values: max(values, default=""), _SORTS),
-    ("smallest", _ranked(0.0), _SMALL),
-    ("median", _ranked(0.5), _MIDDLE),
-    ("largest", _ranked(1.0), _LARGE),
-    ("most frequent", _most_frequent, _MOST),
-    ("out of order", _unsorted, ("order", "sequence")),
-    ("most like the others", partial(_central, 1), ("alike", "similar", "close")),
-    ("least like the others", partial(_central, -1), ("odd", "differ", "outlier", "unlike")),
-    *(
-        (f"{which} {name}", partial(_apart, sign, has), words)
-        for name, (sign, words) in _SIGNS.items()
-        for which, has in (("only", True), ("only not", False))
-    ),
-    *(
-        (f"{name}, by {j!r} joined", partial(lambda j, order, v: j.join(order(v)), j, order), words)
-        for j in JOINTS
-        for name, order, words in _ORDERS
-    ),
-)
-
-
 def _rule(find: Find, choose: Choose, read: Rule) -> Rule:
     return lambda text: read(choose(find(text)))
 
 
 def _rules() -> list[Way]:
     rules = [
-        (f"{kind} {place} {name}", _rule(FINDERS[kind], _at(place), read), words)
+        (f"{kind} {place} {name}", _rule(FINDERS[kind], at_place(place), read), words)
         for kind in ("token", "number", "mark")
         for place in PLACES
         for name, read, words in WAYS
@@ -283,7 +164,7 @@ def _rules() -> list[Way]:
     rules.append(("what stands behind its last colon as it is", _behind, ()))
     rules.append(("what stands behind its last verb as it is", _said, ()))
     ends = FINDERS["end of line"]
-    rules += [(f"end of line {n} as it is", _rule(ends, _at(n), str), ()) for n in (0, 1, -1)]
+    rules += [(f"end of line {n} as it is", _rule(ends, at_place(n), str), ()) for n in (0, 1, -1)]
     for kind, find in FINDERS.items():
         # Of a choice the letter is the answer.
         read = partial(_part, place=0) if kind == "choice" else str
@@ -452,8 +333,8 @@ def _features() -> dict[str, Callable[[str], Hashable]]:
     """Return properties of a task's text that say nothing of its meaning."""
     features: dict[str, Callable[[str], Hashable]] = dict(COUNTS)
     for place in PLACES:
-        token = _rule(FINDERS["token"], _at(place), str)
-        number = _rule(FINDERS["number"], _at(place), str)
+        token = _rule(FINDERS["token"], at_place(place), str)
+        number = _rule(FINDERS["number"], at_place(place), str)
         features[f"the length of token {place}"] = partial(lambda of, text: len(of(text)), token)
         features[f"the end of token {place}"] = partial(lambda of, text: of(text)[-1:], token)
         features[f"the first digit of number {place}"] = partial(_first_digit, number)
