@@ -38,7 +38,7 @@ from .comparing.sciences import litres, molar, same_strand
 from .comparing.ways import apart
 from .comparing.wording import by_head_noun, is_time, same_words
 from .conventions import Conventions
-from .extracting.asked import subject_asked
+from .extracting.asked_words import subject_asked
 from .extracting.candidate import Extraction
 from .extracting.golds import unboxed, unmarked, values_of
 from .extracting.remarks import answer_alone, stated

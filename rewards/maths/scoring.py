@@ -28,7 +28,8 @@ from .comparing.ways import apart, said_beside
 from .conventions import Conventions, conventions
 from .decision import BadGold, PairDecision, decide, no_answer
 from .extracting.asides import without_asides
-from .extracting.asked import STATEMENTS, Named, asked_value, in_words, statements
+from .extracting.asked import Named, asked_value
+from .extracting.asked_words import STATEMENTS, in_words, statements
 from .extracting.candidate import Candidate, CandidateKind, Extraction
 from .extracting.closing import listed_values
 from .extracting.described import as_gain

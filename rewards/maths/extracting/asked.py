@@ -8,11 +8,11 @@ reading is open, the answer stays what the ranking found.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from ..reading.counting import spelled_numbers
-from ..reading.dates import DATE, DAY
+from ..reading.dates import DATE
 from ..reading.labels import place_of
 from ..reading.sides import LETTER_ASKED, sides
 from ..reading.vocabulary import COUNTER, words
@@ -47,12 +47,13 @@ _OWN = (
     r"(?:share|part|portion|total|amount|number|count|score|sum|age|height|weight|length|speed|time"
     r"|money|salary|alter|anteil|summe|âge|edad|parte|idade|età|is|has|are)\b"
 )
-_CAPITAL = "[A-ZÀ-ÖØ-ÞА-Я]"
-_POSSESSED = rf"(?:(?!(?i:{_OWN}))[^\W\d_]+ (?:of|von|de|di) (?={_CAPITAL}))?"
+CAPITAL = "[A-ZÀ-ÖØ-ÞА-Я]"
+"""A pattern of the first letter of a name."""
+_POSSESSED = rf"(?:(?!(?i:{_OWN}))[^\W\d_]+ (?:of|von|de|di) (?={CAPITAL}))?"
 # A capitalised word with what it possesses: that it is a name shows in question and answer both.
 _OWNER = re.compile(
     rf"(?<![\w'’]){_POSSESSED}(?!(?:So|Then|Thus|Hence|Therefore|The|A|How|If)\b)"
-    rf"(?P<name>{_CAPITAL}[^\W\d_]{{1,20}})(?:['’]s (?!{_OWN})[^\W\d_]+)?"
+    rf"(?P<name>{CAPITAL}[^\W\d_]{{1,20}})(?:['’]s (?!{_OWN})[^\W\d_]+)?"
 )
 _NAMED = re.compile(
     rf"(?P<name>{_POSSESSED}"
@@ -258,7 +259,7 @@ def _by_counter(prompt: str, body: str, start: int, end: int) -> Named | None:
     pairs = [Named(m["name"], m["value"], start, end) for m in _COUNTER.finditer(sentence)]
     ranks = [max(_shared(pair.name, noun) for noun in asked[0].groups()) for pair in pairs]
     several = len(pairs) == len({pair.name for pair in pairs}) > 1 and ranks.count(max(ranks)) == 1
-    is_open = DENIAL.search(sentence) or _DOUBTED.search(sentence) or _IS_NOT.search(sentence)
+    is_open = DENIAL.search(sentence) or DOUBTED.search(sentence) or _IS_NOT.search(sentence)
     if not several or not max(ranks) or is_open:
         return None
     return pairs[ranks.index(max(ranks))]
@@ -365,12 +366,14 @@ _DECIDES = re.compile(
     r"(?i)(?:^|[.!?:,]\s+|\n)(?:is|are|was|were|does|do|did|can|could|will|has"
     r"|have)\s+(?P<rest>[^?]{3,200})\?"
 )
-_NOT = re.compile(r"(?i)n['’]t\b|\b(?:not|cannot|never)\b")
-_CLAUSES = re.compile(
+NEGATIONS = re.compile(r"(?i)n['’]t\b|\b(?:not|cannot|never)\b")
+"""Words that deny a predicate."""
+CLAUSES = re.compile(
     r"(?is).*(?:\b(?:that|so|hence|thus|therefore|means|conclude|implies|but|yet)\b"
     r"|[:;,.—])[,\s]+(?=\S)"
 )
-_LINKING = words(
+"""What leads to the last clause of a sentence."""
+LINKING = words(
     "the a an it its is are was were does do did can could will has have not ca never this that "
     "these those they then also indeed s c ce das es ist est"
 )
@@ -382,10 +385,10 @@ def _by_predicate(prompt: str, body: str, start: int, end: int) -> Named | None:
     asks (`Is it invertible?`, `so it isn't invertible`), else None.
     """
     asked = _DECIDES.search(prompt[-MAX_QUESTION:])
-    if asked is None or _NOT.search(asked["rest"]) or re.search(r"\bor\b", asked["rest"]):
+    if asked is None or NEGATIONS.search(asked["rest"]) or re.search(r"\bor\b", asked["rest"]):
         return None
     end = start + len(body[start:end].rstrip(" .!*\n"))
-    led = _CLAUSES.match(body, start, end)
+    led = CLAUSES.match(body, start, end)
     begin = led.end() if led else start
     clause = body[begin:end]
     if _ASKED_BACK.match(clause) or (led and UNASSERTED.search(led[0])):
@@ -397,12 +400,12 @@ def _by_predicate(prompt: str, body: str, start: int, end: int) -> Named | None:
         is_asked = re.search(rf"\b{re.escape(noun)}", asked["rest"], re.IGNORECASE)
         says = "No" if exists["no"] or exists["none"] or exists["not"] else "Yes"
         return Named("", says, begin, end) if is_asked else None
-    claimed = _content(clause)
-    whole = bool(claimed) and claimed <= _content(asked["rest"])
+    claimed = content(clause)
+    whole = bool(claimed) and claimed <= content(asked["rest"])
     verb = re.search(rf"\b(?:{_VERBS})\b|n['’]t\b|'s\b", clause.lower())
     if not whole or not (verb or _finite(clause, asked["rest"])):
         return None
-    return Named("", "No" if _NOT.search(clause) else "Yes", begin, end)
+    return Named("", "No" if NEGATIONS.search(clause) else "Yes", begin, end)
 
 
 _EXISTENCE = re.compile(
@@ -442,7 +445,7 @@ def _by_alternative(prompt: str, body: str, start: int, end: int) -> Named | Non
     if offered is None or (re.search(r"ly\b", offer) and re.search(r"\b(?:con|di)verge\b", offer)):
         return None
     unlike = _UNLIKE.search(body, start, end) if "onverge" in offer else None
-    if unlike and not _DOUBTED.search(body, start, unlike.start()):
+    if unlike and not DOUBTED.search(body, start, unlike.start()):
         return Named("", "diverges", *unlike.span())
     for reason in _GIVES_REASON.finditer(body, start, end):
         if body[start : reason.start()].strip():
@@ -451,12 +454,12 @@ def _by_alternative(prompt: str, body: str, start: int, end: int) -> Named | Non
     # `composite, not prime`: the other word of the offer, denied.
     other = re.compile(rf"(?i),?\s(?:and )?not (?:an? )?(?:{'|'.join(offered.groups())})\W*$")
     end = contrast.start() if (contrast := other.search(body, start, end)) else end
-    led = _CLAUSES.match(body, start, end - 1)
+    led = CLAUSES.match(body, start, end - 1)
     begin = led.end() if led else start
     clause = body[begin:end]
     if DENIAL.search(clause) or _HEDGED.search(clause) or _ASKED_BACK.match(clause):
         return None
-    if _of_another(prompt, clause):
+    if of_another(prompt, clause):
         return None
     said = [
         (match, word)
@@ -474,7 +477,7 @@ _UNLIKE = re.compile(
     r"(?: thus| therefore)? (?:(?:does|can|is) ?not|(?:doesn|can|isn)['’]t|fails to)"
     r" converge(?:nt)?[\s.!*]*$"
 )
-_DOUBTED = re.compile(
+DOUBTED = re.compile(
     r"(?i)\b(?:might|may|could|would|should|seem\w*|appear\w*|hardly|almost|nearly|barely"
     r"|formerly|if|unless|whether|either|or|(?<!you )(?<!he )(?<!hey )looks?(?! to)"
     r"|könnte|würde|scheint|semble|parece|sembra|oder|ou|wenn|si|maybe|perhaps|probably"
@@ -482,7 +485,7 @@ _DOUBTED = re.compile(
     r"|at the (?:start|beginning)|but only)\b"
 )
 """Words of doubt, and those with which a sentence says so of another time, or not quite."""
-_HEDGED = re.compile(rf"{_DOUBTED.pattern}|\b(?:can|fail\w*|nothing|nobody|none|only|of|looks?)\b")
+_HEDGED = re.compile(rf"{DOUBTED.pattern}|\b(?:can|fail\w*|nothing|nobody|none|only|of|looks?)\b")
 """Words that also leave a clause open, or make it one about another thing (`the series of ...`)."""
 _SUBJECT = re.compile(
     r"((?:\S+ )?[-+*/^] \S+|\S*[-+*/^\d]\S*)(?: in [\w ]{3,20})?"
@@ -490,7 +493,7 @@ _SUBJECT = re.compile(
 )
 
 
-def _of_another(prompt: str, clause: str) -> bool:
+def of_another(prompt: str, clause: str) -> bool:
     """Return whether a clause speaks of a number or formula that the question does not have."""
     subject = _SUBJECT.search(re.sub(r"\*{2,3}", "", clause))
     if subject is None:
@@ -536,7 +539,7 @@ def _by_form(prompt: str, body: str, start: int, end: int) -> Named | None:
     if digits is None or denied(body, start, end, *digits.span("value")):
         return None
     before = body[start : digits.start("value")]
-    if related(before) or _HEDGED.search(before) or _of_another(prompt, before):
+    if related(before) or _HEDGED.search(before) or of_another(prompt, before):
         return None
     return Named("", digits["value"], *digits.span("value"))
 
@@ -584,7 +587,7 @@ def _by_ratio(prompt: str, body: str, start: int, end: int) -> Named | None:
     sentence = _in_digits(body, start, end)
     ratio = _RATIO.search(sentence)
     before = sentence[: ratio.start()] if ratio else ""
-    if ratio is None or DENIAL.search(before) or _DOUBTED.search(before) or related(before):
+    if ratio is None or DENIAL.search(before) or DOUBTED.search(before) or related(before):
         return None
     question = asking(prompt).lower()
     named = [ratio[name].strip().lower() for name in ("one", "other")]
@@ -630,188 +633,8 @@ def _finite(clause: str, asked: str) -> bool:
     return any(word[:-1] in in_question for word in re.findall(r"[a-z]+s\b", clause.lower()))
 
 
-def _content(text: str) -> set[str]:
+def content(text: str) -> set[str]:
     """Return the words, signs and numbers of a text that say more than its grammar."""
     plain = re.sub(r"n['’]t\b|n?not\b", " not", text.lower())
     pieces = re.findall(r"[^\W_]+|[^\w\s.,$*'’()]", plain)
-    return {word.removesuffix("s") for word in pieces if word not in _LINKING}
-
-
-_WHO = re.compile(r"(?i)\b(?:(?P<who>who)|which|what) (?P<clause>[a-z][^?.;:,]*)(?:,[^?.]*)?\?")
-MAX_NOUN = 5
-"""The most words between `which` and the predicate: `which of the three friends has ...`."""
-_INSERTED = words("the a an now then still also therefore thus clearly finally indeed currently")
-"""Words that a predicate may have or not."""
-_LEADS = re.compile(
-    r"(?i)\W*(?:(?:so|thus|hence|therefore|then|now|overall|clearly|in the end|at the end)\b,?\s+)*"
-)
-_DOES = re.compile(
-    rf"(?i:it is |it's )?(?P<name>{_CAPITAL}[^\W\d_]+(?: {_CAPITAL}[^\W\d_]+)?)\s+(?:who\s+)?"
-    r"(?P<does>[a-z][^.;:,?!]*)"
-)
-_CONJUNCTS = re.compile(rf",? (?:and|while|whereas|but) (?={_CAPITAL})|[,;]\s")
-_CONTRASTED = re.compile(rf",? (?:and )?not {_CAPITAL}[^\W\d_]+$")
-
-
-def subject_asked(prompt: str, sentence: str) -> str:
-    """Return the name of which a sentence says just what the question asks, where it says so of no
-    other, or "".
-
-    >>> subject_asked("Tom has 5 stamps. Who has the most now?", "So Eli has the most stamps.")
-    'Eli'
-    >>> subject_asked("Who has the most now?", "Eli gave the most to Fay.")
-    ''
-    """
-    asked = list(_WHO.finditer(prompt[-MAX_QUESTION:]))
-    if len(asked) != 1 or _NOT.search(asked[0]["clause"]):
-        return ""
-    sentence = _LEADS.sub("", _CONTRASTED.sub("", sentence.rstrip(" .!*\n")), count=1)
-    if DENIAL.search(sentence) or _DOUBTED.search(sentence):
-        return ""
-    clause = _predicate(asked[0]["clause"])
-    skipped = range(1) if asked[0]["who"] else range(1, min(MAX_NOUN, len(clause) - 1) + 1)
-    parts = [part.strip("* ") for part in _CONJUNCTS.split(sentence)]
-    said = [(part, _DOES.fullmatch(part)) for part in parts]
-    if any(does is None and part.istitle() for part, does in said):  # `Ann and Ben won`
-        return ""
-    known = _content(prompt)
-    names = {
-        does["name"]
-        for _, does in said
-        if does and any(_says(_predicate(does["does"]), clause[skip:], known) for skip in skipped)
-    }
-    return names.pop() if len(names) == 1 else ""
-
-
-def _predicate(clause: str) -> list[str]:
-    return [word for word in re.findall(r"[^\W_]+", clause) if word.lower() not in _INSERTED]
-
-
-_ADJUNCTS = (["on"], ["of"], ["among"], ["overall"], ["after"])
-
-
-def _says(said: list[str], asked: list[str], known: set[str]) -> bool:
-    """Return whether a predicate begins with the one that is asked and goes on in words of the
-    question, without another name.
-    """
-    if len(said) > 1 and asked[: len(said)] == said and asked[len(said) :][:1] in _ADJUNCTS:
-        return True  # `is the fastest`, where `Who is the fastest on average?` is asked
-    if not asked or said[: len(asked)] != asked:
-        return False
-    further = said[len(asked) :]
-    if further[:1] == ["than"] and len(further) == 2:  # `Ann is older than Ben`
-        return True
-    return _content(" ".join(further)) <= known and not any(word[0].isupper() for word in further)
-
-
-def in_words(prompt: str, body: str, options: Collection[str] = ()) -> Named | None:
-    """Return the words that the closing sentence stresses (`so it is a **rhombus**`) or ends in
-    behind its verb (`it is called a rhombus`), for a gold that is words; else None.
-
-    Other words in bold, words of doubt and denials leave the sentence without an answer, and so
-    does another subject than that of the question, unless the words are one of its `options`.
-    """
-    start, end = closing_sentence(body)
-    if name := subject_asked(prompt, body[start:end]):
-        begin = body.find(name, start)
-        return Named("", name, begin, begin + len(name))
-    stressed = [match for match in _STRESSED.finditer(body, start, end) if match["words"]]
-    clause = _STATED_WORDS.search(body, start, end) if not stressed else None
-    while clause and (later := _STATED_WORDS.search(body, clause.start("words"), end)):
-        clause = later
-    clause = clause or (None if stressed else _CLOSES.search(body, start, end))
-    clause = clause or (None if stressed else _LED_TO.search(body, start, end))
-    said = clause or (stressed[-1] if stressed else None)
-    if said is None or len({match["words"].casefold() for match in stressed}) > 1:
-        return None
-    led = _CLAUSES.match(body, start, said.start("words"))
-    before = body[led.end() if led else start : said.start("words")]
-    behind = body[said.end("words") : end]
-    doubtful = _DOUBTED.search(before) or _DOUBTED.search(behind) or UNASSERTED.search(before)
-    place = said.span("words")
-    if doubtful or denied(body, start, end, *place) or framed(body, *place) or "?" in behind:
-        return None
-    led_to = clause is not None and clause.re is _LED_TO
-    is_option = said["words"].casefold() in options
-    predicate = _PREDICATE.search(before) if is_option else None
-    if predicate and not _content(predicate[0]) <= _content(prompt) | _GENERAL_VERBS:
-        return None  # `Animals need **oxygen**`
-    if not led_to and not is_option and _of_another(prompt, body[place[0] - len(before) : end]):
-        return None
-    asked = _content(prompt)
-    # `Maria is the tallest`: the subject answers, and the rest repeats the question.
-    of_subject = (
-        clause and not clause[0].startswith("belongs") and clause.re not in {_CLOSES, _LED_TO}
-    )
-    lead = _LEADS.sub("", before, count=1)
-    if (
-        of_subject
-        and not is_option
-        and _content(said["words"]) <= asked
-        and not _content(lead) <= asked
-    ):
-        subject = _ANSWERING.match(body, place[0] - len(before), place[0])
-        return Named("", subject["name"], *subject.span("name")) if subject else None
-    return Named("", said["words"], *said.span("words"))
-
-
-_PREDICATE = re.compile(r"[^\W\d_]+(?= (?:an? |the )?[*_]*$|[*_]+$|$)")
-"""The last word before the words of an option."""
-_GENERAL_VERBS = words(
-    "be unit answer option choice choose pick select take give call name mean say get fit correct"
-    " right"
-)
-
-
-def statements(body: str) -> Named | None:
-    """Return what a closing sentence says of several, one by one (`A is a knave; B is a knight`),
-    if it says nothing else; else None.
-    """
-    start, end = closing_sentence(body)
-    said = STATEMENTS.fullmatch(body, start, end)
-    return said and Named("", said["said"], *said.span("said"))
-
-
-_STATEMENT = (
-    rf"{_CAPITAL}[^\W\d_]*(?: is| ist| est| es| é| è| =|:) "
-    r"(?:(?:an?|the|eine?|une?|uno?|una|uma?) )?(?!no|nicht|pas|não)[^\W\d_]{3,}(?: [^\W\d_]{3,})?"
-)
-STATEMENTS = re.compile(
-    rf"(?i:{_LEADS.pattern.removeprefix('(?i)')})(?P<said>{_STATEMENT}"
-    rf"(?:(?:[;,]? (?:and|und|et|y|e|и)|[;,]) {_STATEMENT})+)[\s.!*]*"
-)
-"""What each of several is, in one sentence."""
-_ANSWERING = re.compile(
-    r"(?:(?:So|Thus|Hence|Therefore|Then),?\s+)?(?P<name>(?!(?i:so|thus|then|it|this|that|there)\b)"
-    r"[^\W\d_]{2,}(?: [^\W\d_]+){0,2}?)\s+(?:is|are|was|were|has|have|be)\b[^.]*$"
-)
-
-
-_COMPOUND = r"(?:[A-Z][a-z]?[\d₀-₉]*){2,}(?:\((?:[A-Z][a-z]?[\d₀-₉]*)+\)[\d₀-₉]*)?(?!\w)"
-"""A chemical formula, which is a word with digits."""
-_WORDS = rf"(?P<words>{_COMPOUND}|(?:[^\W\d_]{{2,}}|[一-鿿])(?:[ '’-][^\W\d_]+){{0,6}})"
-_STRESSED = re.compile(
-    rf"(?<![*\w])(?P<mark>\*{{1,3}}|__?)(?:(?:an?|the) )?{_WORDS}[.!]?(?P=mark)(?![*\w])"
-)
-_STATED_WORDS = re.compile(
-    r"\b(?:is|are|was|be|['’]s|gives|called|known as|named|namely|have|get|belongs to|ist"
-    r"|est|es|è|é)\s+(?:(?:thus|then|therefore|hence)\s+)?"
-    r"(?:(?:an?|the|eine?|une?|una|la|le|el)\s+)?(?!called|known|named)"
-    rf"(?P<words>{_COMPOUND}|[^\W\d_]{{2,}}(?:[ '’-][^\W\d_]+){{0,4}})"
-    r"(?: \((?!not\b)[^()\d\s?]{1,8}\))?"
-    r"(?:, (?:an?|the|just like|which|because|since) [^.!?;\n]*)?[.!]*\s*$"
-)
-_CLOSES = re.compile(
-    r"(?:[^\s:]+ [^\s:]+ (?!before:)[^\s:]+:|\b(?:to|on|an?|towards?|is|ist|un)(?: the)?) \**"
-    rf"(?P<words>{DAY}"
-    r"|(?:nor|sou)th(?:-?(?:ea|we)st)?|east|west)\**[.!]*\s*$"
-)
-"""A day of the week or a direction that a sentence ends in."""
-_LED_TO = re.compile(
-    rf"(?:→|⇒|⟹|∴|->|=>|(?<![<>=!])=|[,;:] (?:so|hence|thus|therefore),?|:(?=\s{_COMPOUND}))\s*\**"
-    rf"(?P<words>{_COMPOUND}|"
-    r"(?!(?:it|this|that|the|no|not|there|we|done|true|false"
-    r"|QED)\b)[^\W\d_]{3,}(?: [^\W\d_]{3,})?)"
-    r"\**[.!]*\s*$"
-)
-"""A word or two that a sentence ends in behind an arrow or a word of consequence."""
+    return {word.removesuffix("s") for word in pieces if word not in LINKING}

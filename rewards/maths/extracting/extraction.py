@@ -21,9 +21,10 @@ from ..reading.counting import Spelled, spelled_numbers
 from .again import MARKUP, again
 from .asides import CONCLUDES, without_asides
 from .candidate import MARKS, MAX_ANSWER, Candidate, CandidateKind, Extraction
-from .closing import picked, short_text, stressed, whole, worded
+from .closing import short_text, stressed, whole, worded
 from .expressions import called_equation, last_expression, measured
 from .marks import all_boxes, joined, recorded
+from .picking import picked
 from .sentence import DENIAL, closing_sentence
 from .stance import Stance, framed, related, stance
 from .statements import Statements

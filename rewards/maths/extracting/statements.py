@@ -17,7 +17,7 @@ from .announcing import announced
 from .asides import aside
 from .asked import asking
 from .candidate import MARKS, Candidate, CandidateKind
-from .closing import picked, stressed
+from .closing import stressed
 from .expressions import last_expression
 from .marks import CUT_OFF, MAX_MARKS, SEVERAL_OFFERED, WORDED, box_before, marks
 from .phrases import (
@@ -33,6 +33,7 @@ from .phrases import (
     RETRACTION,
     TURNED,
 )
+from .picking import picked
 from .sentence import CASES, CASES_REACH, NUMBER, closing_sentence
 from .spoken import spoken
 from .stance import attributed, before_noun, framed
